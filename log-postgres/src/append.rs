@@ -142,10 +142,10 @@ impl PostgresWriter {
     ) -> Self {
         let runtime = target.runtime.clone();
         let fence = Arc::new(SessionFence::new());
-        let link = PersistentConnection::start(target, Some(Arc::clone(&tail)), fence.prepare(channel, &tail, &shown));
+        let connection = PersistentConnection::start(target, Some(Arc::clone(&tail)), fence.prepare(channel, &tail, &shown));
         Self {
             inner: Arc::new(WriterState {
-                link,
+                link: connection,
                 in_order: tokio::sync::Mutex::default(),
                 begun: AtomicU64::new(0),
                 under_way: AtomicUsize::new(0),

@@ -171,7 +171,7 @@ impl PostgresLog {
     async fn reader(&self) -> Result<Arc<Session>, LogError> {
         let next = self.next_reader.fetch_add(1, Ordering::Relaxed) % self.readers.len();
         match self.readers.get(next) {
-            Some(link) => link.session().await,
+            Some(connection) => connection.session().await,
             None => Err(failure::no_answer()),
         }
     }

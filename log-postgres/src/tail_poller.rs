@@ -21,12 +21,12 @@ pub(crate) struct TailPoller(JoinHandle<()>);
 impl TailPoller {
     pub(crate) fn start(target: ConnectTarget, tail: &Arc<KnownTail>) -> Self {
         let runtime = target.runtime.clone();
-        let link = PersistentConnection::start_unprepared(target);
+        let connection = PersistentConnection::start_unprepared(target);
         let tail = Arc::clone(tail);
         Self(runtime.spawn(async move {
             loop {
                 tokio::time::sleep(LOOK_EVERY).await;
-                if let Ok(session) = link.session().await
+                if let Ok(session) = connection.session().await
                     && let Err(error) = poll_tail(&session, &tail).await
                 {
                     tracing::debug!(%error, "the tail could not be looked at");

@@ -262,7 +262,7 @@ async fn a_fold_of_what_is_left_in_files_comes_to_the_state_of_a_fold_of_everyth
 async fn an_answer_that_is_written_again_lives_no_longer_for_that_and_then_goes() {
     let mut world = ReclaimFixture::new(1, MemoryLog::new()).await;
     let answer = StoredReply { status: 200, headers: Vec::new(), body: vec![ReplyPiece::Text("secret".to_owned())] };
-    let keep = async |world: &ReclaimFixture, digest| {
+    let recorder = async |world: &ReclaimFixture, digest| {
         let ticket = Arc::new(IdempotentRequest::new(1, digest, WINDOW_MILLIS));
         world.ledger.record_reply(ticket, StoredReply { body: Vec::new(), ..answer.clone() }, None).await.is_ok()
     };
@@ -278,6 +278,6 @@ async fn an_answer_that_is_written_again_lives_no_longer_for_that_and_then_goes(
         world.log.remove(TopicNumber::LEDGER, world.reclaimable).await.unwrap();
         assert_eq!(holds_secret(&world).await, lives, "{passed}");
         // Another request under the key is refused while the answer lives.
-        assert_eq!(keep(&world, 6).await, !lives, "{passed}");
+        assert_eq!(recorder(&world, 6).await, !lives, "{passed}");
     }
 }

@@ -48,26 +48,26 @@ impl BrokerWrites<'_> {
     pub(crate) async fn register_topic(
         self,
         topic: NewTopic,
-        keep: ReplyRecorder<RegisterOutcome<Topic>>,
+        recorder: ReplyRecorder<RegisterOutcome<Topic>>,
     ) -> Result<RegisterOutcome<Topic>> {
-        topics::register(&self.0.logs, topic, keep).await
+        topics::register(&self.0.logs, topic, recorder).await
     }
 
     pub(crate) async fn change_topic(
         self,
         id: &TopicId,
         change: TopicChange,
-        keep: ReplyRecorder<Topic>,
+        recorder: ReplyRecorder<Topic>,
     ) -> Result<Topic> {
-        let (change, keep) = (&change, &keep);
+        let (change, keep) = (&change, &recorder);
         self.0.with_refresh(|| topics::change(&self.0.logs, id, change.clone(), keep.clone())).await
     }
 
-    pub(crate) async fn delete_topic(self, id: &TopicId, force: bool, keep: ReplyRecorder<()>) -> Result<()> {
+    pub(crate) async fn delete_topic(self, id: &TopicId, force: bool, recorder: ReplyRecorder<()>) -> Result<()> {
         self.0.check_deletable(id)?;
-        let keep = &keep;
+        let recorder = &recorder;
         let members = |ledger: &Ledger| self.0.consumers().members_of_topic(ledger, id);
-        let delete = || topics::delete(&self.0.logs, id, force, members, keep.clone());
+        let delete = || topics::delete(&self.0.logs, id, force, members, recorder.clone());
         let ended = self.0.with_refresh(delete).await?;
         ended.into_iter().for_each(|consumer| self.0.sessions.end(consumer));
         self.0.retention.forget(id);
@@ -77,57 +77,57 @@ impl BrokerWrites<'_> {
     pub(crate) async fn register_event_type(
         self,
         event_type: NewEventType,
-        keep: ReplyRecorder<RegisterOutcome<EventType>>,
+        recorder: ReplyRecorder<RegisterOutcome<EventType>>,
     ) -> Result<RegisterOutcome<EventType>> {
-        types::register((self.0.logs.default_ledger(), &self.0.policy.schemas), event_type, keep).await
+        types::register((self.0.logs.default_ledger(), &self.0.policy.schemas), event_type, recorder).await
     }
 
     pub(crate) async fn add_version(
         self,
         id: &EventTypeId,
         version: NewVersion,
-        keep: ReplyRecorder<RegisterOutcome<RegisteredVersion>>,
+        recorder: ReplyRecorder<RegisterOutcome<RegisteredVersion>>,
     ) -> Result<RegisterOutcome<RegisteredVersion>> {
-        types::versions::add((self.0.logs.default_ledger(), &self.0.policy.schemas), id, version, keep).await
+        types::versions::add((self.0.logs.default_ledger(), &self.0.policy.schemas), id, version, recorder).await
     }
 
     pub(crate) async fn finalise_version(
         self,
         id: &EventTypeId,
         version: SchemaVersion,
-        keep: ReplyRecorder<RegisteredVersion>,
+        recorder: ReplyRecorder<RegisteredVersion>,
     ) -> Result<RegisteredVersion> {
-        types::versions::finalise((self.0.logs.default_ledger(), &self.0.policy.schemas), id, version, keep).await
+        types::versions::finalise((self.0.logs.default_ledger(), &self.0.policy.schemas), id, version, recorder).await
     }
 
     pub(crate) async fn deprecate_version(
         self,
         id: &EventTypeId,
         version: SchemaVersion,
-        keep: ReplyRecorder<RegisteredVersion>,
+        recorder: ReplyRecorder<RegisteredVersion>,
     ) -> Result<RegisteredVersion> {
-        types::versions::deprecate(self.0.logs.default_ledger(), id, version, keep).await
+        types::versions::deprecate(self.0.logs.default_ledger(), id, version, recorder).await
     }
 
     pub(crate) async fn archive_event_type(
         self,
         id: &EventTypeId,
-        keep: ReplyRecorder<EventType>,
+        recorder: ReplyRecorder<EventType>,
     ) -> Result<EventType> {
-        types::versions::archive(self.0.logs.default_ledger(), id, keep).await
+        types::versions::archive(self.0.logs.default_ledger(), id, recorder).await
     }
 
-    pub(crate) async fn delete_event_type(self, id: &EventTypeId, keep: ReplyRecorder<()>) -> Result<()> {
-        types::delete(&self.0.logs, &self.0.type_searches, id, keep).await
+    pub(crate) async fn delete_event_type(self, id: &EventTypeId, recorder: ReplyRecorder<()>) -> Result<()> {
+        types::delete(&self.0.logs, &self.0.type_searches, id, recorder).await
     }
 
     pub(crate) async fn publish(
         self,
         event: Box<NewEvent>,
         producer: Option<&ProducerId>,
-        keep: ReplyRecorder<PublishedEvent>,
+        recorder: ReplyRecorder<PublishedEvent>,
     ) -> Result<PublishedEvent> {
-        self.0.publisher(producer).publish(event, keep).await
+        self.0.publisher(producer).publish(event, recorder).await
     }
 
     pub(crate) async fn publish_batch(
@@ -135,57 +135,57 @@ impl BrokerWrites<'_> {
         events: Vec<Result<NewEvent, UnreadableEvent>>,
         atomicity: Atomicity,
         producer: Option<&ProducerId>,
-        keep: ReplyRecorder<BatchOutcome>,
+        recorder: ReplyRecorder<BatchOutcome>,
     ) -> Result<BatchOutcome> {
-        self.0.publisher(producer).publish_batch(events, atomicity, keep).await
+        self.0.publisher(producer).publish_batch(events, atomicity, recorder).await
     }
 
     pub(crate) async fn create_consumer(
         self,
         consumer: NewConsumer,
-        keep: ReplyRecorder<Consumer>,
+        recorder: ReplyRecorder<Consumer>,
     ) -> Result<Consumer> {
-        let (consumer, keep) = (&consumer, &keep);
+        let (consumer, keep) = (&consumer, &recorder);
         self.0.with_refresh(|| async move { self.0.consumers().create(consumer.clone(), keep.clone()).await }).await
     }
 
-    pub(crate) async fn delete_consumer(self, id: Uuid, keep: ReplyRecorder<()>) -> Result<()> {
-        let keep = &keep;
-        self.0.with_refresh(|| async move { self.0.consumers().delete(id, keep.clone()).await }).await
+    pub(crate) async fn delete_consumer(self, id: Uuid, recorder: ReplyRecorder<()>) -> Result<()> {
+        let recorder = &recorder;
+        self.0.with_refresh(|| async move { self.0.consumers().delete(id, recorder.clone()).await }).await
     }
 
     pub(crate) async fn commit_offset(
         self,
         id: Uuid,
         offset: Offset,
-        keep: ReplyRecorder<GroupTopic>,
+        recorder: ReplyRecorder<GroupTopic>,
     ) -> Result<GroupTopic> {
-        let keep = &keep;
-        self.0.with_refresh(|| async move { self.0.consumers().commit(id, offset, keep.clone()).await }).await
+        let recorder = &recorder;
+        self.0.with_refresh(|| async move { self.0.consumers().commit(id, offset, recorder.clone()).await }).await
     }
 
     pub(crate) async fn reset_group(
         self,
         name: &str,
         reset: GroupReset,
-        keep: ReplyRecorder<ConsumerGroup>,
+        recorder: ReplyRecorder<ConsumerGroup>,
     ) -> Result<ConsumerGroup> {
-        let (reset, keep) = (&reset, &keep);
+        let (reset, keep) = (&reset, &recorder);
         self.0.with_refresh(|| async move { self.0.consumers().reset(name, reset.clone(), keep.clone()).await }).await
     }
 
-    pub(crate) async fn delete_projection(self, name: &str, keep: ReplyRecorder<()>) -> Result<()> {
-        let keep = &keep;
-        self.0.with_refresh(|| async move { self.0.projections().delete(name, keep.clone()).await }).await
+    pub(crate) async fn delete_projection(self, name: &str, recorder: ReplyRecorder<()>) -> Result<()> {
+        let recorder = &recorder;
+        self.0.with_refresh(|| async move { self.0.projections().delete(name, recorder.clone()).await }).await
     }
 
     pub(crate) async fn put_projection(
         self,
         name: &str,
         projection: NewProjection,
-        keep: ReplyRecorder<RegisterOutcome<Projection>>,
+        recorder: ReplyRecorder<RegisterOutcome<Projection>>,
     ) -> Result<RegisterOutcome<Projection>> {
-        let (projection, keep) = (&projection, &keep);
+        let (projection, keep) = (&projection, &recorder);
         self.0
             .with_refresh(|| async move { self.0.projections().put(name, projection.clone(), keep.clone()).await })
             .await
@@ -195,29 +195,29 @@ impl BrokerWrites<'_> {
         self,
         name: &str,
         to: NewCheckpoint,
-        keep: ReplyRecorder<Projection>,
+        recorder: ReplyRecorder<Projection>,
     ) -> Result<Projection> {
-        let keep = &keep;
-        self.0.with_refresh(|| async move { self.0.projections().checkpoint(name, to, keep.clone()).await }).await
+        let recorder = &recorder;
+        self.0.with_refresh(|| async move { self.0.projections().checkpoint(name, to, recorder.clone()).await }).await
     }
 
     pub(crate) async fn reset_projection(
         self,
         name: &str,
         offset: Offset,
-        keep: ReplyRecorder<Projection>,
+        recorder: ReplyRecorder<Projection>,
     ) -> Result<Projection> {
-        let keep = &keep;
-        self.0.with_refresh(|| async move { self.0.projections().reset(name, offset, keep.clone()).await }).await
+        let recorder = &recorder;
+        self.0.with_refresh(|| async move { self.0.projections().reset(name, offset, recorder.clone()).await }).await
     }
 
     pub(crate) async fn claim(
         self,
         claim: NewClaim,
         producer: Option<&ProducerId>,
-        keep: ReplyRecorder<ClaimOutcome>,
+        recorder: ReplyRecorder<ClaimOutcome>,
     ) -> Result<ClaimOutcome> {
-        let (claim, keep) = (&claim, &keep);
+        let (claim, keep) = (&claim, &recorder);
         self.0.with_refresh(|| async move { self.0.claims(producer).claim(claim.clone(), keep.clone()).await }).await
     }
 
@@ -225,14 +225,14 @@ impl BrokerWrites<'_> {
         self,
         claims: Vec<NewClaim>,
         producer: Option<&ProducerId>,
-        keep: ReplyRecorder<Vec<Result<ClaimOutcome>>>,
+        recorder: ReplyRecorder<Vec<Result<ClaimOutcome>>>,
     ) -> Result<Vec<Result<ClaimOutcome>>> {
-        self.0.claims(producer).claim_batch(claims, keep).await
+        self.0.claims(producer).claim_batch(claims, recorder).await
     }
 
-    pub(crate) async fn heartbeat(self, claim: &str, token: FencingToken, keep: ReplyRecorder<Claim>) -> Result<Claim> {
-        let keep = &keep;
-        self.0.with_refresh(|| async move { self.0.claims(None).heartbeat(claim, token, keep.clone()).await }).await
+    pub(crate) async fn heartbeat(self, claim: &str, token: FencingToken, recorder: ReplyRecorder<Claim>) -> Result<Claim> {
+        let recorder = &recorder;
+        self.0.with_refresh(|| async move { self.0.claims(None).heartbeat(claim, token, recorder.clone()).await }).await
     }
 
     pub(crate) async fn complete_claim(
@@ -240,9 +240,9 @@ impl BrokerWrites<'_> {
         claim: &str,
         completion: Completion,
         producer: Option<&ProducerId>,
-        keep: ReplyRecorder<Claim>,
+        recorder: ReplyRecorder<Claim>,
     ) -> Result<Claim> {
-        let (done, keep) = (&completion, &keep);
+        let (done, keep) = (&completion, &recorder);
         self.0
             .with_refresh(|| async move { self.0.claims(producer).complete(claim, done.clone(), keep.clone()).await })
             .await
@@ -252,18 +252,18 @@ impl BrokerWrites<'_> {
         self,
         completions: Vec<ClaimCompletion>,
         producer: Option<&ProducerId>,
-        keep: ReplyRecorder<Vec<Result<Claim>>>,
+        recorder: ReplyRecorder<Vec<Result<Claim>>>,
     ) -> Result<Vec<Result<Claim>>> {
-        self.0.claims(producer).complete_batch(completions, keep).await
+        self.0.claims(producer).complete_batch(completions, recorder).await
     }
 
     pub(crate) async fn fail_claim(
         self,
         claim: &str,
         failure: ClaimFailure,
-        keep: ReplyRecorder<Claim>,
+        recorder: ReplyRecorder<Claim>,
     ) -> Result<Claim> {
-        let (failure, keep) = (&failure, &keep);
+        let (failure, keep) = (&failure, &recorder);
         self.0
             .with_refresh(|| async move { self.0.claims(None).fail(claim, failure.clone(), keep.clone()).await })
             .await
@@ -273,33 +273,33 @@ impl BrokerWrites<'_> {
         self,
         claim: &str,
         token: FencingToken,
-        keep: ReplyRecorder<Claim>,
+        recorder: ReplyRecorder<Claim>,
     ) -> Result<Claim> {
-        let keep = &keep;
-        self.0.with_refresh(|| async move { self.0.claims(None).release(claim, token, keep.clone()).await }).await
+        let recorder = &recorder;
+        self.0.with_refresh(|| async move { self.0.claims(None).release(claim, token, recorder.clone()).await }).await
     }
 
-    pub(crate) async fn delete_handler(self, name: &str, keep: ReplyRecorder<()>) -> Result<()> {
-        let keep = &keep;
-        self.0.with_refresh(|| async move { self.0.claims(None).delete_handler(name, keep).await }).await
+    pub(crate) async fn delete_handler(self, name: &str, recorder: ReplyRecorder<()>) -> Result<()> {
+        let recorder = &recorder;
+        self.0.with_refresh(|| async move { self.0.claims(None).delete_handler(name, recorder).await }).await
     }
 
-    pub(crate) async fn delete_group(self, name: &str, keep: ReplyRecorder<()>) -> Result<()> {
-        let keep = &keep;
-        self.0.with_refresh(|| async move { self.0.consumers().delete_group(name, keep).await }).await
+    pub(crate) async fn delete_group(self, name: &str, recorder: ReplyRecorder<()>) -> Result<()> {
+        let recorder = &recorder;
+        self.0.with_refresh(|| async move { self.0.consumers().delete_group(name, recorder).await }).await
     }
 
     pub(crate) async fn put_handler(
         self,
         name: &str,
         handler: NewHandler,
-        keep: ReplyRecorder<RegisterOutcome<Handler>>,
+        recorder: ReplyRecorder<RegisterOutcome<Handler>>,
     ) -> Result<RegisterOutcome<Handler>> {
-        self.0.claims(None).put_handler(name, handler, keep).await
+        self.0.claims(None).put_handler(name, handler, recorder).await
     }
 
-    pub(crate) async fn resume_dispatch(self, by: &str, keep: ReplyRecorder<()>) -> Result<()> {
-        dispatch::resume_dispatch(&self.0.logs, by, keep).await
+    pub(crate) async fn resume_dispatch(self, by: &str, recorder: ReplyRecorder<()>) -> Result<()> {
+        dispatch::resume_dispatch(&self.0.logs, by, recorder).await
     }
 
     pub(crate) async fn redrive(
@@ -307,9 +307,9 @@ impl BrokerWrites<'_> {
         id: Uuid,
         redrive: RedriveRequest,
         by: Option<&ProducerId>,
-        keep: ReplyRecorder<DeadLetter>,
+        recorder: ReplyRecorder<DeadLetter>,
     ) -> Result<DeadLetter> {
-        let (redrive, keep) = (&redrive, &keep);
+        let (redrive, keep) = (&redrive, &recorder);
         self.0.with_refresh(|| async move { self.0.letters(by).redrive(id, redrive, keep).await }).await
     }
 
@@ -318,37 +318,37 @@ impl BrokerWrites<'_> {
         id: Uuid,
         reason: String,
         by: Option<&ProducerId>,
-        keep: ReplyRecorder<DeadLetter>,
+        recorder: ReplyRecorder<DeadLetter>,
     ) -> Result<DeadLetter> {
-        self.0.letters(by).discard(id, reason, &keep).await
+        self.0.letters(by).discard(id, reason, &recorder).await
     }
 
     pub(crate) async fn redrive_all(
         self,
         order: BulkResolveRequest,
         by: Option<&ProducerId>,
-        keep: ReplyRecorder<BulkResolveOutcome>,
+        recorder: ReplyRecorder<BulkResolveOutcome>,
     ) -> Result<BulkResolveOutcome> {
-        self.0.letters(by).redrive_all(order, &keep).await
+        self.0.letters(by).redrive_all(order, &recorder).await
     }
 
     pub(crate) async fn discard_all(
         self,
         order: BulkResolveRequest,
         by: Option<&ProducerId>,
-        keep: ReplyRecorder<BulkResolveOutcome>,
+        recorder: ReplyRecorder<BulkResolveOutcome>,
     ) -> Result<BulkResolveOutcome> {
-        self.0.letters(by).discard_all(order, &keep).await
+        self.0.letters(by).discard_all(order, &recorder).await
     }
 
     pub(crate) async fn republish(
         self,
         id: &TopicId,
         order: RepublishRequest,
-        keep: ReplyRecorder<EventCount>,
+        recorder: ReplyRecorder<EventCount>,
     ) -> Result<EventCount> {
         id.check_unreserved("/id")?;
-        let (order, keep) = (&order, &keep);
+        let (order, keep) = (&order, &recorder);
         let again = || async move {
             let (logs, found) = (&self.0.logs, self.0.logs.find(id)?);
             topics::check_republish(order)?;

@@ -39,7 +39,7 @@ impl MemberOffer {
         offer: OfferedEvent,
         decision: &mut Decision<'_>,
     ) -> Result<Option<ClaimRow>> {
-        let wanted = ClaimRequest {
+        let request = ClaimRequest {
             key: self.key(offer.sequence),
             topic: Arc::clone(&self.topic),
             event: offer.event,
@@ -50,7 +50,7 @@ impl MemberOffer {
             policy: self.policy.clone(),
             reads: AggregateReads::default(),
         };
-        Ok(match decide_claim(&wanted, self.defaults, decision)? {
+        Ok(match decide_claim(&request, self.defaults, decision)? {
             ClaimVerdict::Claimed(row) => Some(row),
             ClaimVerdict::Done | ClaimVerdict::Stale | ClaimVerdict::Held(_) | ClaimVerdict::NeedsRead(_) => None,
         })

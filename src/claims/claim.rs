@@ -37,7 +37,7 @@ pub(super) struct LogItems<T> {
 /// of it.
 pub(super) fn group_by_log<T, A: 'static>(
     items: Vec<(usize, LogRef, T)>,
-    keep: ReplyRecorder<ItemResults<A>>,
+    recorder: ReplyRecorder<ItemResults<A>>,
 ) -> (Vec<LogItems<T>>, ReplyRecorder<ItemResults<A>>) {
     let mut parts: Vec<LogItems<T>> = Vec::new();
     for (index, place, item) in items {
@@ -46,8 +46,8 @@ pub(super) fn group_by_log<T, A: 'static>(
             None => parts.push(LogItems { place, items: vec![(index, item)] }),
         }
     }
-    let keep = if parts.len() == 1 { keep } else { ReplyRecorder::disabled() };
-    (parts, keep)
+    let recorder = if parts.len() == 1 { recorder } else { ReplyRecorder::disabled() };
+    (parts, recorder)
 }
 
 /// One answer per item of a request; those nobody gave are told so.
@@ -110,8 +110,8 @@ pub(super) fn check_count(count: usize) -> Result<()> {
 
 impl Claims<'_> {
     /// Claims one event, or says why not.
-    pub(crate) async fn claim(&self, claim: NewClaim, keep: ReplyRecorder<ClaimOutcome>) -> Result<ClaimOutcome> {
-        let mut answers = self.claim_several(vec![claim], keep.map_answer(single_answer)).await;
+    pub(crate) async fn claim(&self, claim: NewClaim, recorder: ReplyRecorder<ClaimOutcome>) -> Result<ClaimOutcome> {
+        let mut answers = self.claim_several(vec![claim], recorder.map_answer(single_answer)).await;
         answers.pop().unwrap_or_else(no_answer)
     }
 
@@ -119,16 +119,16 @@ impl Claims<'_> {
     pub(crate) async fn claim_batch(
         &self,
         claims: Vec<NewClaim>,
-        keep: ReplyRecorder<ItemResults<ClaimOutcome>>,
+        recorder: ReplyRecorder<ItemResults<ClaimOutcome>>,
     ) -> Result<ItemResults<ClaimOutcome>> {
         check_count(claims.len())?;
-        Ok(self.claim_several(claims, keep).await)
+        Ok(self.claim_several(claims, recorder).await)
     }
 
     async fn claim_several(
         &self,
         claims: Vec<NewClaim>,
-        keep: ReplyRecorder<ItemResults<ClaimOutcome>>,
+        recorder: ReplyRecorder<ItemResults<ClaimOutcome>>,
     ) -> ItemResults<ClaimOutcome> {
         let mut answers = ItemAnswers::of(claims.len());
         let mut found = Vec::with_capacity(claims.len());
@@ -139,9 +139,9 @@ impl Claims<'_> {
                 Err(error) => answers.put(index, Err(error)),
             }
         }
-        let (parts, keep) = group_by_log(found, keep);
+        let (parts, recorder) = group_by_log(found, recorder);
         for part in parts {
-            self.decide_claims(part, &mut answers, &keep).await;
+            self.decide_claims(part, &mut answers, &recorder).await;
         }
         answers.finish()
     }
@@ -151,21 +151,21 @@ impl Claims<'_> {
         &self,
         LogItems { place, mut items }: LogItems<ClaimRequest>,
         answers: &mut ItemAnswers<ClaimOutcome>,
-        keep: &ReplyRecorder<ItemResults<ClaimOutcome>>,
+        recorder: &ReplyRecorder<ItemResults<ClaimOutcome>>,
     ) {
-        let (ledger, whole) = (self.logs.ledger(&place), keep.is_enabled());
+        let (ledger, whole) = (self.logs.ledger(&place), recorder.is_enabled());
         for _ in 0..TRIES_MAX {
             let (indexes, wanted): (Vec<_>, Vec<_>) = items.into_iter().unzip();
-            let wanted = Arc::new(wanted);
-            let keep =
-                if whole { self.claim_recorder(keep, &indexes, &wanted, answers) } else { ReplyRecorder::disabled() };
-            let take = ClaimEvents { items: Arc::clone(&wanted), defaults: self.defaults(), all_or_none: whole };
-            let taken = ledger.submit_recording(take, keep).await;
+            let request = Arc::new(wanted);
+            let recorder =
+                if whole { self.claim_recorder(recorder, &indexes, &request, answers) } else { ReplyRecorder::disabled() };
+            let take = ClaimEvents { items: Arc::clone(&request), defaults: self.defaults(), all_or_none: whole };
+            let taken = ledger.submit_recording(take, recorder).await;
             let taken = taken.unwrap_or_else(|error| indexes.iter().map(|_| Err(error.clone())).collect());
             let is_undone = whole && taken.iter().any(|taken| matches!(taken, Ok(ClaimVerdict::NeedsRead(_))));
             items = Vec::new();
             let mut unsure = Vec::new();
-            for ((index, wanted), taken) in indexes.into_iter().zip(wanted.iter()).zip(taken) {
+            for ((index, wanted), taken) in indexes.into_iter().zip(request.iter()).zip(taken) {
                 match taken {
                     Ok(ClaimVerdict::NeedsRead(need)) => unsure.push((index, wanted.clone(), need)),
                     _ if is_undone => items.push((index, wanted.clone())),
@@ -177,13 +177,13 @@ impl Claims<'_> {
                     taken => answers.put(index, taken.map(|taken| outcome(wanted, &taken, self.defaults()))),
                 }
             }
-            let reads = unsure.into_iter().map(async |(index, mut wanted, need)| {
-                let read = order::read(ledger, &mut wanted, need).await;
-                (index, read.map(|()| wanted))
+            let reads = unsure.into_iter().map(async |(index, mut request, need)| {
+                let read = order::read(ledger, &mut request, need).await;
+                (index, read.map(|()| request))
             });
             for (index, read) in join_all(reads).await {
                 match read {
-                    Ok(wanted) => items.push((index, wanted)),
+                    Ok(request) => items.push((index, request)),
                     Err(error) => answers.put(index, Err(error)),
                 }
             }
@@ -197,14 +197,14 @@ impl Claims<'_> {
     /// What is kept of a decision about all these: their answers beside those that are known already.
     fn claim_recorder(
         &self,
-        keep: &ReplyRecorder<ItemResults<ClaimOutcome>>,
+        recorder: &ReplyRecorder<ItemResults<ClaimOutcome>>,
         indexes: &[usize],
-        wanted: &Arc<Vec<ClaimRequest>>,
+        request: &Arc<Vec<ClaimRequest>>,
         answers: &ItemAnswers<ClaimOutcome>,
     ) -> ReplyRecorder<Vec<Result<ClaimVerdict>>> {
-        let (indexes, wanted) = (indexes.to_vec(), Arc::clone(wanted));
+        let (indexes, wanted) = (indexes.to_vec(), Arc::clone(request));
         let (answers, defaults) = (answers.clone(), self.defaults());
-        keep.map_answer(move |taken: &Vec<Result<ClaimVerdict>>| {
+        recorder.map_answer(move |taken: &Vec<Result<ClaimVerdict>>| {
             let mut answers = answers.clone();
             for ((index, wanted), taken) in indexes.iter().zip(wanted.iter()).zip(taken) {
                 match taken {
@@ -247,14 +247,14 @@ impl Claims<'_> {
     /// Events of a request that stand side by side in their topics, each run of them read at once. Whatever is not found so
     /// is looked for by itself, and refused in its own words.
     async fn read_adjacent(&self, claims: &[NewClaim]) -> EventsByTopic {
-        let mut wanted: HashMap<&TopicId, BTreeSet<Sequence>> = HashMap::new();
+        let mut request: HashMap<&TopicId, BTreeSet<Sequence>> = HashMap::new();
         for claim in claims.iter().filter(|_| claims.len() > 1) {
             if let (Some(topic), Some(sequence)) = (&claim.topic, claim.sequence) {
-                wanted.entry(topic).or_default().insert(sequence);
+                request.entry(topic).or_default().insert(sequence);
             }
         }
         let mut found = EventsByTopic::new();
-        for (id, sequences) in wanted {
+        for (id, sequences) in request {
             let Ok(located) = self.logs.find(id) else { continue };
             let sequences: Vec<_> = sequences.into_iter().collect();
             let is_near = |one: &Sequence, next: &Sequence| next.get() - one.get() <= GAP_MAX;

@@ -75,9 +75,9 @@ impl Command for ClaimEvents {
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<Self::Answer> {
         let before = decision.mark();
-        let taken = self.items.iter().map(|wanted| {
+        let taken = self.items.iter().map(|request| {
             let mark = decision.mark();
-            let taken = decide_claim(wanted, self.defaults, decision);
+            let taken = decide_claim(request, self.defaults, decision);
             if taken.is_err() {
                 decision.undo(mark);
             }
@@ -91,27 +91,27 @@ impl Command for ClaimEvents {
     }
 
     fn bytes(&self) -> usize {
-        self.items.iter().map(|wanted| size_of::<ClaimRequest>() + wanted.key.handler.len() + wanted.owner.len()).sum()
+        self.items.iter().map(|request| size_of::<ClaimRequest>() + request.key.handler.len() + request.owner.len()).sum()
     }
 }
 
 pub(super) fn decide_claim(
-    wanted: &ClaimRequest,
+    request: &ClaimRequest,
     defaults: ClaimDefaults,
     decision: &mut Decision<'_>,
 ) -> Result<ClaimVerdict> {
     let now = decision.now();
     let (slot, terms) = {
         let claims = decision.claims();
-        let said = claims.policy(&wanted.key.handler).or(wanted.policy.as_ref());
-        (claims.slot(&wanted.key), ClaimPolicy::of(said, defaults))
+        let said = claims.policy(&request.key.handler).or(request.policy.as_ref());
+        (claims.slot(&request.key), ClaimPolicy::of(said, defaults))
     };
     let row = match slot {
         Some(ClaimSlot::Finished(_)) => return Ok(ClaimVerdict::Done),
         Some(ClaimSlot::Open(row)) => Some(row),
         None => None,
     };
-    let order = match wanted.ordered_by {
+    let order = match request.ordered_by {
         OrderedBy::Order(order) => Some(order.unwrap_or(terms.order)),
         OrderedBy::Group => None,
     };
@@ -130,12 +130,12 @@ pub(super) fn decide_claim(
     let turn = match order {
         None => OrderVerdict::Free,
         Some(ClaimOrder::Latest) if is_redriven => OrderVerdict::Free,
-        Some(order) => order_verdict(wanted, order, decision)?,
+        Some(order) => order_verdict(request, order, decision)?,
     };
     match turn {
         OrderVerdict::NeedsRead(need) => return Ok(ClaimVerdict::NeedsRead(need)),
         OrderVerdict::Passed => {
-            row.map(|row| supersede(wanted, &row, decision)).transpose()?;
+            row.map(|row| supersede(request, &row, decision)).transpose()?;
             return Ok(ClaimVerdict::Stale);
         }
         OrderVerdict::Waits(at) => return Ok(ClaimVerdict::Held(at.max(back_off))),
@@ -143,15 +143,15 @@ pub(super) fn decide_claim(
         OrderVerdict::Free => (),
     }
     if let Some(row) = row.as_ref().filter(|row| has_lapsed(row) && row.attempt >= terms.max_attempts) {
-        give_up_lapsed(wanted, row, decision)?;
+        give_up_lapsed(request, row, decision)?;
         return Ok(ClaimVerdict::Held(None));
     }
-    grant(wanted, row.as_ref().map_or(1, |row| row.attempt.saturating_add(1)), terms, decision)
+    grant(request, row.as_ref().map_or(1, |row| row.attempt.saturating_add(1)), terms, decision)
 }
 
 /// Gives the claim.
-fn grant(wanted: &ClaimRequest, attempt: u32, terms: ClaimPolicy, decision: &mut Decision<'_>) -> Result<ClaimVerdict> {
-    let ClaimRequest { key, event, owner, lease_millis, .. } = wanted;
+fn grant(request: &ClaimRequest, attempt: u32, terms: ClaimPolicy, decision: &mut Decision<'_>) -> Result<ClaimVerdict> {
+    let ClaimRequest { key, event, owner, lease_millis, .. } = request;
     decision.claims().check_room(&key.handler)?;
     decision.add_entry(Entry::ClaimTaken {
         claim: key.clone(),
@@ -172,18 +172,18 @@ const fn has_lapsed(row: &ClaimRow) -> bool {
     matches!(row.standing, ClaimState::Live { .. })
 }
 
-fn give_up_lapsed(wanted: &ClaimRequest, row: &ClaimRow, decision: &mut Decision<'_>) -> Result<()> {
-    let (claim, error) = (wanted.key.clone(), lease_expired());
+fn give_up_lapsed(request: &ClaimRequest, row: &ClaimRow, decision: &mut Decision<'_>) -> Result<()> {
+    let (claim, error) = (request.key.clone(), lease_expired());
     decision.add_entry(Entry::ClaimFailed { claim, error: error.clone(), retry_at: None })?;
-    give_up(&wanted.key, &wanted.topic.topic.definition.id, row.event, error, false, decision)
+    give_up(&request.key, &request.topic.topic.definition.id, row.event, error, false, decision)
 }
 
 /// An event that was tried without success is passed by a later one: somebody should know.
-fn supersede(wanted: &ClaimRequest, row: &ClaimRow, decision: &mut Decision<'_>) -> Result<()> {
+fn supersede(request: &ClaimRequest, row: &ClaimRow, decision: &mut Decision<'_>) -> Result<()> {
     if has_lapsed(row) {
-        decision.add_entry(Entry::ClaimFailed { claim: wanted.key.clone(), error: lease_expired(), retry_at: None })?;
+        decision.add_entry(Entry::ClaimFailed { claim: request.key.clone(), error: lease_expired(), retry_at: None })?;
     }
     let message = "A later event of its aggregate was finished before this one, which was begun and not finished.";
     let error = ClaimError::new("Superseded", message);
-    give_up(&wanted.key, &wanted.topic.topic.definition.id, row.event, error, true, decision)
+    give_up(&request.key, &request.topic.topic.definition.id, row.event, error, true, decision)
 }

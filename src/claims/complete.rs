@@ -39,10 +39,10 @@ impl PendingCompletion {
 
 impl Claims<'_> {
     /// Ends one claim: done.
-    pub(crate) async fn complete(&self, id: &str, completion: Completion, keep: ReplyRecorder<Claim>) -> Result<Claim> {
+    pub(crate) async fn complete(&self, id: &str, completion: Completion, recorder: ReplyRecorder<Claim>) -> Result<Claim> {
         let Completion { token, events, offset } = completion;
         let one = ClaimCompletion { id: id.to_owned(), token, events, offset };
-        let mut answers = self.complete_several(vec![one], keep.map_answer(single_answer)).await;
+        let mut answers = self.complete_several(vec![one], recorder.map_answer(single_answer)).await;
         answers.pop().unwrap_or_else(no_answer)
     }
 
@@ -50,16 +50,16 @@ impl Claims<'_> {
     pub(crate) async fn complete_batch(
         &self,
         completions: Vec<ClaimCompletion>,
-        keep: ReplyRecorder<ItemResults<Claim>>,
+        recorder: ReplyRecorder<ItemResults<Claim>>,
     ) -> Result<ItemResults<Claim>> {
         check_count(completions.len())?;
-        Ok(self.complete_several(completions, keep).await)
+        Ok(self.complete_several(completions, recorder).await)
     }
 
     async fn complete_several(
         &self,
         completions: Vec<ClaimCompletion>,
-        keep: ReplyRecorder<ItemResults<Claim>>,
+        recorder: ReplyRecorder<ItemResults<Claim>>,
     ) -> ItemResults<Claim> {
         let mut answers = ItemAnswers::of(completions.len());
         let mut found = Vec::with_capacity(completions.len());
@@ -73,9 +73,9 @@ impl Claims<'_> {
                 Err(error) => answers.put(index, Err(error)),
             }
         }
-        let (parts, keep) = group_by_log(found, keep);
+        let (parts, recorder) = group_by_log(found, recorder);
         for part in parts {
-            self.decide_completions(part, &mut answers, &keep).await;
+            self.decide_completions(part, &mut answers, &recorder).await;
         }
         answers.finish()
     }
@@ -86,9 +86,9 @@ impl Claims<'_> {
         &self,
         LogItems { place, mut items }: LogItems<PendingCompletion>,
         answers: &mut ItemAnswers<Claim>,
-        keep: &ReplyRecorder<ItemResults<Claim>>,
+        recorder: &ReplyRecorder<ItemResults<Claim>>,
     ) {
-        let (ledger, whole) = (self.logs.ledger(&place), keep.is_enabled());
+        let (ledger, whole) = (self.logs.ledger(&place), recorder.is_enabled());
         for _ in 0..TRIES_MAX {
             let (mut finishing, mut asked) = (Vec::new(), Vec::new());
             for (index, ending) in items {
@@ -104,9 +104,9 @@ impl Claims<'_> {
                 return;
             }
             let asked = Arc::new(asked);
-            let keep = if whole { self.completion_recorder(keep, &asked, answers) } else { ReplyRecorder::disabled() };
+            let recorder = if whole { self.completion_recorder(recorder, &asked, answers) } else { ReplyRecorder::disabled() };
             let completed =
-                ledger.submit_recording(CompleteClaims { items: finishing, all_or_none: whole }, keep).await;
+                ledger.submit_recording(CompleteClaims { items: finishing, all_or_none: whole }, recorder).await;
             let completed = completed.unwrap_or_else(|error| asked.iter().map(|_| Err(error.clone())).collect());
             items = self.answer_settled(Arc::unwrap_or_clone(asked), completed, answers, whole).await;
         }
@@ -151,12 +151,12 @@ impl Claims<'_> {
     /// What is kept of a decision about all these: their answers beside those that are known already.
     fn completion_recorder(
         &self,
-        keep: &ReplyRecorder<ItemResults<Claim>>,
+        recorder: &ReplyRecorder<ItemResults<Claim>>,
         asked: &Arc<Vec<(usize, PendingCompletion)>>,
         answers: &ItemAnswers<Claim>,
     ) -> ReplyRecorder<Vec<Result<CompletionOutcome>>> {
         let (asked, answers, defaults) = (Arc::clone(asked), answers.clone(), self.defaults());
-        keep.map_answer(move |completed: &Vec<Result<CompletionOutcome>>| {
+        recorder.map_answer(move |completed: &Vec<Result<CompletionOutcome>>| {
             let mut answers = answers.clone();
             for ((index, ending), completed) in asked.iter().zip(completed) {
                 answers.put(
@@ -189,13 +189,13 @@ impl Claims<'_> {
     }
 
     /// Produced events say which event caused them, where they do not say otherwise.
-    async fn with_causation(&self, placed: &LocatedClaim, events: &[NewEvent]) -> Result<Vec<NewEvent>> {
+    async fn with_causation(&self, located: &LocatedClaim, events: &[NewEvent]) -> Result<Vec<NewEvent>> {
         if events.is_empty() {
             return Ok(Vec::new());
         }
-        let ledger = self.ledger(placed);
+        let ledger = self.ledger(located);
         ledger.refresh().await?;
-        let cause = match ledger.claims().slot(&placed.key) {
+        let cause = match ledger.claims().slot(&located.key) {
             Some(ClaimSlot::Open(row)) => Some(row.event.to_string()),
             _ => None,
         };

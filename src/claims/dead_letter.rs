@@ -17,7 +17,7 @@ pub(super) fn give_up(
         Some(ClaimSlot::Open(row)) => row.attempts,
         _ => Vec::new(),
     };
-    let letter = StoredDeadLetter {
+    let dead_letter = StoredDeadLetter {
         id: letter_id(key, topic, decision.position().next().get()),
         source: DeadLetterSource::Handler,
         name: key.handler.clone(),
@@ -30,7 +30,7 @@ pub(super) fn give_up(
         superseded,
         job: None,
     };
-    decision.add_entry(Entry::DeadLettered { letter: Box::new(letter) })?;
+    decision.add_entry(Entry::DeadLettered { letter: Box::new(dead_letter) })?;
     Ok(())
 }
 

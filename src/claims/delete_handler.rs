@@ -13,7 +13,7 @@ use log::TopicNumber;
 
 impl Claims<'_> {
     /// Deletes a handler, in every log that knows it.
-    pub(crate) async fn delete_handler(&self, name: &str, keep: &ReplyRecorder<()>) -> Result<()> {
+    pub(crate) async fn delete_handler(&self, name: &str, recorder: &ReplyRecorder<()>) -> Result<()> {
         let mut ledgers = self.logs.ledgers();
         ledgers.retain(|ledger| ledger.claims().has_handler(name));
         let count = ledgers.len();
@@ -21,8 +21,8 @@ impl Claims<'_> {
             return Err(Error::not_found("handler"));
         }
         for (number, ledger) in ledgers.into_iter().enumerate() {
-            let keep = if number + 1 == count { keep.clone() } else { ReplyRecorder::disabled() };
-            ledger.submit_recording(DeleteHandler(name.to_owned()), keep).await?;
+            let recorder = if number + 1 == count { recorder.clone() } else { ReplyRecorder::disabled() };
+            ledger.submit_recording(DeleteHandler(name.to_owned()), recorder).await?;
         }
         self.stale.forget(name);
         Ok(())

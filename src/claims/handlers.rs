@@ -27,7 +27,7 @@ impl Claims<'_> {
         &self,
         name: &str,
         handler: NewHandler,
-        keep: ReplyRecorder<RegisterOutcome<Handler>>,
+        recorder: ReplyRecorder<RegisterOutcome<Handler>>,
     ) -> Result<RegisterOutcome<Handler>> {
         check(name, &handler)?;
         // How far it has come is told as of now: a decision knows its own log alone.
@@ -38,8 +38,8 @@ impl Claims<'_> {
             false => RegisterOutcome::Unchanged(shown.clone()),
         };
         let seen = registered.clone();
-        let keep = keep.map_answer(move |is_new| Some(Ok(seen(is_new))));
-        Ok(registered(&self.logs.default_ledger().submit_recording(put, keep).await?))
+        let recorder = recorder.map_answer(move |is_new| Some(Ok(seen(is_new))));
+        Ok(registered(&self.logs.default_ledger().submit_recording(put, recorder).await?))
     }
 
     /// One handler: it was put, or has claimed something.

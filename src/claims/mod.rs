@@ -65,22 +65,22 @@ struct LocatedClaim {
 
 impl Claims<'_> {
     /// Begins a claim's lease anew.
-    pub(crate) async fn heartbeat(&self, id: &str, token: FencingToken, keep: ReplyRecorder<Claim>) -> Result<Claim> {
-        let placed = self.locate(id)?;
-        let key = placed.key.clone();
+    pub(crate) async fn heartbeat(&self, id: &str, token: FencingToken, recorder: ReplyRecorder<Claim>) -> Result<Claim> {
+        let located = self.locate(id)?;
+        let key = located.key.clone();
         let row = self
-            .ledger(&placed)
-            .submit_recording(ExtendLease { key, token }, self.row_recorder(&placed, &keep))
+            .ledger(&located)
+            .submit_recording(ExtendLease { key, token }, self.row_recorder(&located, &recorder))
             .await?;
-        Ok(self.view(&placed.key, &placed.topic, &row))
+        Ok(self.view(&located.key, &located.topic, &row))
     }
 
     /// Says that an attempt failed.
-    pub(crate) async fn fail(&self, id: &str, failure: ClaimFailure, keep: ReplyRecorder<Claim>) -> Result<Claim> {
+    pub(crate) async fn fail(&self, id: &str, failure: ClaimFailure, recorder: ReplyRecorder<Claim>) -> Result<Claim> {
         let ClaimFailure { token, error, retryable } = failure;
         let error = check_error(error)?;
-        let placed = self.locate(id)?;
-        let LocatedClaim { place, key, topic } = &placed;
+        let located = self.locate(id)?;
+        let LocatedClaim { place, key, topic } = &located;
         let fail = FailClaim {
             key: key.clone(),
             topic: topic.clone(),
@@ -90,29 +90,29 @@ impl Claims<'_> {
             policy: self.policy_for(place, &key.handler),
             defaults: self.defaults(),
         };
-        let row = self.ledger(&placed).submit_recording(fail, self.row_recorder(&placed, &keep)).await?;
+        let row = self.ledger(&located).submit_recording(fail, self.row_recorder(&located, &recorder)).await?;
         Ok(self.view(key, topic, &row))
     }
 
     /// Gives a claim back, unfinished.
-    pub(crate) async fn release(&self, id: &str, token: FencingToken, keep: ReplyRecorder<Claim>) -> Result<Claim> {
-        let placed = self.locate(id)?;
-        let key = placed.key.clone();
+    pub(crate) async fn release(&self, id: &str, token: FencingToken, recorder: ReplyRecorder<Claim>) -> Result<Claim> {
+        let located = self.locate(id)?;
+        let key = located.key.clone();
         let row = self
-            .ledger(&placed)
-            .submit_recording(ReleaseClaim { key, token }, self.row_recorder(&placed, &keep))
+            .ledger(&located)
+            .submit_recording(ReleaseClaim { key, token }, self.row_recorder(&located, &recorder))
             .await?;
-        Ok(self.view(&placed.key, &placed.topic, &row))
+        Ok(self.view(&located.key, &located.topic, &row))
     }
 
     /// One claim that is not finished.
     pub(crate) async fn get(&self, id: &str) -> Result<Claim> {
-        let placed = self.locate(id)?;
-        let ledger = self.ledger(&placed);
+        let located = self.locate(id)?;
+        let ledger = self.ledger(&located);
         ledger.refresh().await?;
-        let slot = ledger.claims().slot(&placed.key);
+        let slot = ledger.claims().slot(&located.key);
         match slot {
-            Some(ClaimSlot::Open(row)) => Ok(self.view(&placed.key, &placed.topic, &row)),
+            Some(ClaimSlot::Open(row)) => Ok(self.view(&located.key, &located.topic, &row)),
             _ => Err(Error::not_found("claim")),
         }
     }
@@ -148,8 +148,8 @@ impl Claims<'_> {
         Ok(LocatedClaim { place: found.log, key, topic })
     }
 
-    fn ledger<'a>(&'a self, placed: &'a LocatedClaim) -> &'a Arc<Ledger> {
-        self.logs.ledger(&placed.place)
+    fn ledger<'a>(&'a self, located: &'a LocatedClaim) -> &'a Arc<Ledger> {
+        self.logs.ledger(&located.place)
     }
 
     fn defaults(&self) -> ClaimDefaults {
@@ -174,31 +174,31 @@ impl Claims<'_> {
     }
 
     /// What is kept of a decision about one claim.
-    fn row_recorder(&self, placed: &LocatedClaim, keep: &ReplyRecorder<Claim>) -> ReplyRecorder<ClaimRow> {
-        let (LocatedClaim { key, topic, .. }, defaults) = (placed.clone(), self.defaults());
-        keep.map_answer(move |row| Some(Ok(view(&key, &topic, row, defaults))))
+    fn row_recorder(&self, located: &LocatedClaim, recorder: &ReplyRecorder<Claim>) -> ReplyRecorder<ClaimRow> {
+        let (LocatedClaim { key, topic, .. }, defaults) = (located.clone(), self.defaults());
+        recorder.map_answer(move |row| Some(Ok(view(&key, &topic, row, defaults))))
     }
 
     /// A claim that was done before, if the log says that whoever asks had it; else he has lost it.
-    async fn done_before(&self, placed: &LocatedClaim, token: FencingToken) -> Result<Claim> {
-        let ledger = self.ledger(placed);
-        if token < ledger.claims().first_token(&placed.key.handler, placed.key.topic) {
+    async fn done_before(&self, located: &LocatedClaim, token: FencingToken) -> Result<Claim> {
+        let ledger = self.ledger(located);
+        if token < ledger.claims().first_token(&located.key.handler, located.key.topic) {
             return Err(complete_decision::token_lost());
         }
-        let row = match claim_at(ledger, &placed.key, token).await? {
+        let row = match claim_at(ledger, &located.key, token).await? {
             Some(row) => row,
-            None if is_reclaimed(ledger, token).await? => self.reclaimed_row(placed, token).await?,
+            None if is_reclaimed(ledger, token).await? => self.reclaimed_row(located, token).await?,
             None => return Err(complete_decision::token_lost()),
         };
-        Ok(done_view(placed, &row, self.defaults()))
+        Ok(done_view(located, &row, self.defaults()))
     }
 
     /// What is known of a claim whose entry is reclaimed. It was the only one of its event, or its token is known to be the
     /// finishing one, so whoever has a token of that time finished it; who that was is not known any more.
-    async fn reclaimed_row(&self, placed: &LocatedClaim, token: FencingToken) -> Result<ClaimRow> {
-        let ClaimKey { topic, sequence, .. } = placed.key;
+    async fn reclaimed_row(&self, located: &LocatedClaim, token: FencingToken) -> Result<ClaimRow> {
+        let ClaimKey { topic, sequence, .. } = located.key;
         let behind = ReadRange::Topic(TopicNumber(topic), Sequence(sequence.get().saturating_sub(1)));
-        let event = match self.ledger(placed).log().headers(behind, ReadLimit { records: 1, bytes: 0 }).await {
+        let event = match self.ledger(located).log().headers(behind, ReadLimit { records: 1, bytes: 0 }).await {
             Err(LogError::Trimmed(_)) => None,
             page => page.map_err(read_failed)?.into_iter().find(|header| header.sequence == sequence),
         };
@@ -219,8 +219,8 @@ impl Claims<'_> {
 }
 
 /// A claim that is done, as it is shown.
-fn done_view(placed: &LocatedClaim, row: &ClaimRow, defaults: ClaimDefaults) -> Claim {
-    let shown = view(&placed.key, &placed.topic, row, defaults);
+fn done_view(located: &LocatedClaim, row: &ClaimRow, defaults: ClaimDefaults) -> Claim {
+    let shown = view(&located.key, &located.topic, row, defaults);
     Claim { status: ClaimStatus::Done, lease_expires_at: None, retry_at: None, error: None, ..shown }
 }
 

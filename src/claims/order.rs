@@ -58,25 +58,25 @@ pub(super) enum OrderVerdict {
 }
 
 /// Whether it is this event's turn.
-pub(super) fn order_verdict(wanted: &ClaimRequest, order: ClaimOrder, decision: &Decision<'_>) -> Result<OrderVerdict> {
-    let Some(aggregate) = wanted.aggregate else { return Ok(OrderVerdict::Free) };
+pub(super) fn order_verdict(request: &ClaimRequest, order: ClaimOrder, decision: &Decision<'_>) -> Result<OrderVerdict> {
+    let Some(aggregate) = request.aggregate else { return Ok(OrderVerdict::Free) };
     match order {
-        ClaimOrder::Latest => latest(wanted, aggregate, decision),
-        ClaimOrder::Gapless => Ok(gapless(wanted, aggregate, decision)),
+        ClaimOrder::Latest => latest(request, aggregate, decision),
+        ClaimOrder::Gapless => Ok(gapless(request, aggregate, decision)),
     }
 }
 
 /// The state alone tells in the usual cases: nothing came later, or nothing later was finished in the whole topic.
-fn latest(wanted: &ClaimRequest, aggregate: AggregateMark, decision: &Decision<'_>) -> Result<OrderVerdict> {
-    let ClaimKey { handler, topic, sequence } = &wanted.key;
+fn latest(request: &ClaimRequest, aggregate: AggregateMark, decision: &Decision<'_>) -> Result<OrderVerdict> {
+    let ClaimKey { handler, topic, sequence } = &request.key;
     let is_last = decision.head(aggregate.key)?.is_none_or(|head| head.aggregate_sequence <= aggregate.sequence);
     let claims = decision.claims();
     let highest = claims.highest(handler, *topic);
     if is_last || highest <= *sequence {
         return Ok(OrderVerdict::Free);
     }
-    let Some(later) = &wanted.reads.later else { return Ok(OrderVerdict::NeedsRead(NeededRead::Later)) };
-    let is_finished = |sequence: &Sequence| claims.is_finished(&wanted.sibling(*sequence));
+    let Some(later) = &request.reads.later else { return Ok(OrderVerdict::NeedsRead(NeededRead::Later)) };
+    let is_finished = |sequence: &Sequence| claims.is_finished(&request.sibling(*sequence));
     Ok(match later.sequences.iter().any(is_finished) {
         true => OrderVerdict::Passed,
         false if highest <= later.scanned => OrderVerdict::Free,
@@ -84,16 +84,16 @@ fn latest(wanted: &ClaimRequest, aggregate: AggregateMark, decision: &Decision<'
     })
 }
 
-fn gapless(wanted: &ClaimRequest, aggregate: AggregateMark, decision: &Decision<'_>) -> OrderVerdict {
+fn gapless(request: &ClaimRequest, aggregate: AggregateMark, decision: &Decision<'_>) -> OrderVerdict {
     if aggregate.sequence.get() <= 1 {
         return OrderVerdict::Free;
     }
-    match wanted.reads.before {
+    match request.reads.before {
         None => OrderVerdict::NeedsRead(NeededRead::Before),
         Some(PrecedingEvent::Gone) => OrderVerdict::Free,
         Some(PrecedingEvent::At(sequence)) => {
-            let before = wanted.sibling(sequence);
-            if decision.claims().slot(&before).is_none() && is_committed(wanted, sequence, decision) {
+            let before = request.sibling(sequence);
+            if decision.claims().slot(&before).is_none() && is_committed(request, sequence, decision) {
                 return OrderVerdict::Free;
             }
             predecessor_verdict(&before, &decision.claims(), decision.now())
@@ -102,8 +102,8 @@ fn gapless(wanted: &ClaimRequest, aggregate: AggregateMark, decision: &Decision<
 }
 
 /// Whether the group named like the handler has said that an event is dealt with: it began behind it, or was moved there.
-fn is_committed(wanted: &ClaimRequest, sequence: Sequence, decision: &Decision<'_>) -> bool {
-    let (group, topic) = (wanted.key.handler.clone(), wanted.topic.topic.definition.id.clone());
+fn is_committed(request: &ClaimRequest, sequence: Sequence, decision: &Decision<'_>) -> bool {
+    let (group, topic) = (request.key.handler.clone(), request.topic.topic.definition.id.clone());
     decision.consumers().offset(&GroupKey { group, topic }).is_some_and(|offset| Sequence::from(offset) >= sequence)
 }
 
@@ -122,31 +122,31 @@ fn predecessor_verdict(before: &ClaimKey, claims: &DecidedClaims<'_>, now: i64) 
 }
 
 /// Reads what a decision asked for.
-pub(super) async fn read(ledger: &Ledger, wanted: &mut ClaimRequest, need: NeededRead) -> Result<()> {
-    let Some(aggregate) = wanted.aggregate else { return Ok(()) };
+pub(super) async fn read(ledger: &Ledger, request: &mut ClaimRequest, need: NeededRead) -> Result<()> {
+    let Some(aggregate) = request.aggregate else { return Ok(()) };
     match need {
-        NeededRead::Before => wanted.reads.before = Some(before(ledger, aggregate).await?),
-        NeededRead::Later => wanted.reads.later = Some(later(ledger, wanted, aggregate).await?),
+        NeededRead::Before => request.reads.before = Some(before(ledger, aggregate).await?),
+        NeededRead::Later => request.reads.later = Some(later(ledger, request, aggregate).await?),
     }
     Ok(())
 }
 
 async fn before(ledger: &Ledger, aggregate: AggregateMark) -> Result<PrecedingEvent> {
-    let wanted = AggregateSequence(aggregate.sequence.get().saturating_sub(1));
-    let after = AggregateSequence(wanted.get().saturating_sub(1));
+    let request = AggregateSequence(aggregate.sequence.get().saturating_sub(1));
+    let after = AggregateSequence(request.get().saturating_sub(1));
     let page =
         ledger.log().headers(ReadRange::Aggregate(aggregate.key, after), ReadLimit { records: 1, bytes: 0 }).await;
-    let found = page.map_err(read_failed)?.into_iter().find(|header| number_of(header) == Some(wanted));
+    let found = page.map_err(read_failed)?.into_iter().find(|header| number_of(header) == Some(request));
     Ok(found.map_or(PrecedingEvent::Gone, |header| PrecedingEvent::At(header.sequence)))
 }
 
 /// Reads on until one that is finished, or until behind everything that is.
-async fn later(ledger: &Ledger, wanted: &ClaimRequest, aggregate: AggregateMark) -> Result<LaterEvents> {
-    let ClaimKey { handler, topic, .. } = &wanted.key;
+async fn later(ledger: &Ledger, request: &ClaimRequest, aggregate: AggregateMark) -> Result<LaterEvents> {
+    let ClaimKey { handler, topic, .. } = &request.key;
     let (mut after, mut sequences) = (aggregate.sequence, Vec::new());
     while sequences.len() < limits::SCAN_EVENTS_MAX {
         // Looked at before the log is read: what is at or below it is in the log.
-        let tail = wanted.topic.tail();
+        let tail = request.topic.tail();
         let page = ledger.log().headers(ReadRange::Aggregate(aggregate.key, after), PAGE).await.map_err(read_failed)?;
         // Only an empty page says that nothing is missing up to the tail: how many bytes a short one stands for is not told.
         let Some(last) = page.last() else { return Ok(LaterEvents { sequences, scanned: tail }) };

@@ -265,13 +265,13 @@ impl BenchCaller {
 
     /// The first caller of each topic trims it every few hundred events, and has the broker's own entries reclaimed.
     async fn trim(&self, count: u64) -> Result<()> {
-        if let Some(keep) = self.arguments.keep
+        if let Some(recorder) = self.arguments.keep
             && self.number < self.arguments.topics
             && count.is_multiple_of(200)
         {
             let topic = topic_id(self.number)?;
             let tail = self.broker.read(TopicRead::all(topic.clone()).after(Offset(u64::MAX))).await?.tail;
-            self.broker.trim(&topic, Sequence(tail.0.saturating_sub(keep))).await?;
+            self.broker.trim(&topic, Sequence(tail.0.saturating_sub(recorder))).await?;
             self.broker.reclaim_now().await?;
         }
         Ok(())

@@ -149,8 +149,8 @@ async fn execute(ClientArgs { server, json, command: verb }: &ClientArgs<Consume
 }
 
 /// The verbs about one consumer; each answers a thing with members.
-async fn execute_for_one(client: &BrokerClient, verb: &ConsumersCommand) -> CliResult<Value> {
-    match verb {
+async fn execute_for_one(client: &BrokerClient, command: &ConsumersCommand) -> CliResult<Value> {
+    match command {
         ConsumersCommand::Show { id } => client.get(&["consumers", id], &[]).await.map(unwrap_data),
         ConsumersCommand::Create(creation) => {
             // A second one would live beside the first.

@@ -115,8 +115,8 @@ async fn execute(ClientArgs { server, json, command: verb }: &ClientArgs<DeadLet
         DeadLettersCommand::List { which, resolved } => {
             let mut query: Vec<_> = which.members().map(|(name, value)| (name.to_owned(), value.clone())).collect();
             query.extend(resolved.then(|| ("status".to_owned(), "all".to_owned())));
-            let letters = client.list(&["dead-letters"], &query, "items").await?;
-            print_letters(&mut output, json, &letters)?;
+            let dead_letters = client.list(&["dead-letters"], &query, "items").await?;
+            print_letters(&mut output, json, &dead_letters)?;
         }
         DeadLettersCommand::Summary => {
             let summary: Value = client.get(&["dead-letters", "summary"], &[]).await?;
@@ -133,9 +133,9 @@ async fn execute(ClientArgs { server, json, command: verb }: &ClientArgs<DeadLet
         DeadLettersCommand::Discard { target, reason } => {
             let mut body = order_body(target, Some(reason));
             if target.dry_run && !target.all {
-                let letter: Value =
+                let dead_letter: Value =
                     client.get(&["dead-letters", target.id.as_deref().unwrap_or_default()], &[]).await?;
-                print(&mut output, json, &letter)?;
+                print(&mut output, json, &dead_letter)?;
                 return Ok(ExitCode::SUCCESS);
             }
             if !target.all {
@@ -172,32 +172,32 @@ async fn resolve(
     output: &mut CliOutput,
     json: bool,
     target: &LetterTargetArgs,
-    verb: &str,
+    command: &str,
     body: Map<String, Value>,
 ) -> CliResult<()> {
     let body = Value::Object(body);
     let Some(id) = &target.id else {
-        let path = [format!("dead-letters:{verb}")];
+        let path = [format!("dead-letters:{command}")];
         let path: Vec<_> = path.iter().map(String::as_str).collect();
         let dealt = client.send_json(Method::POST, &path, &body, RequestRetry::Freely).await?;
         return if json { output.json(&dealt) } else { output.line(&member(&dealt, "count")) };
     };
     // Twice, it would be refused for its own effect.
-    let letter =
-        client.send_json(Method::POST, &["dead-letters", &format!("{id}:{verb}")], &body, RequestRetry::Never).await?;
-    print(output, json, &letter)
+    let dead_letter =
+        client.send_json(Method::POST, &["dead-letters", &format!("{id}:{command}")], &body, RequestRetry::Never).await?;
+    print(output, json, &dead_letter)
 }
 
 fn print(output: &mut CliOutput, json: bool, thing: &Value) -> CliResult<()> {
     if json { output.json(thing) } else { output.members(thing) }
 }
 
-fn print_letters(output: &mut CliOutput, json: bool, letters: &[Value]) -> CliResult<()> {
+fn print_letters(output: &mut CliOutput, json: bool, dead_letters: &[Value]) -> CliResult<()> {
     if json {
-        return letters.iter().try_for_each(|letter| output.json(letter));
+        return dead_letters.iter().try_for_each(|dead_letter| output.json(dead_letter));
     }
     let names = ["id", "name", "original_topic", "sequence", "exc_class", "exc_msg", "status", "createdAt"];
-    let rows = letters.iter().map(|letter| names.iter().map(|name| member(letter, name)).collect());
+    let rows = dead_letters.iter().map(|dead_letter| names.iter().map(|name| member(dead_letter, name)).collect());
     let headings = ["DEAD LETTER", "NAME", "TOPIC", "SEQUENCE", "CLASS", "MESSAGE", "STATUS", "GIVEN UP"];
     output.table(&headings, rows.collect())
 }

@@ -136,21 +136,21 @@ pub(super) fn escape_controls(text: &str) -> String {
 
 /// The same, but lines stay lines.
 pub(super) fn escape_controls_per_line(text: &str) -> String {
-    escaped(text, |letter| letter == '\n')
+    escaped(text, |dead_letter| dead_letter == '\n')
 }
 
-fn escaped(text: &str, keep: impl Fn(char) -> bool) -> String {
+fn escaped(text: &str, recorder: impl Fn(char) -> bool) -> String {
     // Marks that reorder text are as misleading as those that steer a terminal.
     let steers =
-        |letter: char| letter.is_control() || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        |dead_letter: char| dead_letter.is_control() || matches!(dead_letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     if !text.chars().any(steers) {
         return text.to_owned();
     }
     let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match steers(letter) && !keep(letter) {
-            true => out.extend(letter.escape_default()),
-            false => out.push(letter),
+    for dead_letter in text.chars() {
+        match steers(dead_letter) && !recorder(dead_letter) {
+            true => out.extend(dead_letter.escape_default()),
+            false => out.push(dead_letter),
         }
     }
     out

@@ -120,7 +120,7 @@ async fn fold(folder: &Path) -> CliResult<()> {
     let ledger = Ledger::open(log, clock, state, CHECKPOINT_ROWS_DEFAULT, answers, Arc::default()).await;
     let ledger = ledger.map_err(failed)?;
     for topic in ledger.registry().placed_topics() {
-        if let LogLocation::Folder(elsewhere) = &topic.placed.home {
+        if let LogLocation::Folder(elsewhere) = &topic.placed.location {
             let id = &topic.placed.topic.definition.id;
             print_note(&format_args!("{id} lives in {elsewhere}, which is not part of this backup"));
         }

@@ -180,11 +180,11 @@ fn is_delivered(attempt: &Value) -> bool {
 async fn post(
     client: &BrokerClient,
     id: &str,
-    verb: &str,
+    command: &str,
     body: &Value,
     repeat: RequestRetry,
 ) -> Result<Value, CliError> {
-    client.send_json(Method::POST, &["subscriptions", &format!("{id}:{verb}")], body, repeat).await
+    client.send_json(Method::POST, &["subscriptions", &format!("{id}:{command}")], body, repeat).await
 }
 
 /// Shows how far a replay has come, until it is over.
@@ -209,8 +209,8 @@ fn replay_bound(text: &str) -> Value {
     text.parse::<u64>().map_or_else(|_| json!(text), |sequence| json!(sequence))
 }
 
-fn definition(verb: &SubscriptionsCommand) -> Value {
-    let SubscriptionsCommand::Create { code, topic, target, types, filter, mode, pool, start_from } = verb else {
+fn definition(command: &SubscriptionsCommand) -> Value {
+    let SubscriptionsCommand::Create { code, topic, target, types, filter, mode, pool, start_from } = command else {
         return Value::Null;
     };
     let mut body = Map::new();

@@ -230,8 +230,8 @@ async fn execute(ClientArgs { server, json, command: verb }: &ClientArgs<TopicsC
 }
 
 /// Has the broker do something to a topic; answers how many events it was.
-async fn run_order(client: &BrokerClient, topic: &str, verb: &str, order: &Value) -> CliResult<Value> {
-    client.send_json(Method::POST, &["topics", &format!("{topic}:{verb}")], order, RequestRetry::Never).await
+async fn run_order(client: &BrokerClient, topic: &str, command: &str, order: &Value) -> CliResult<Value> {
+    client.send_json(Method::POST, &["topics", &format!("{topic}:{command}")], order, RequestRetry::Never).await
 }
 
 fn definitions(

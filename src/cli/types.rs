@@ -120,11 +120,11 @@ async fn execute(ClientArgs { server, json, command: verb }: &ClientArgs<TypesCo
 }
 
 /// The verbs about one type.
-async fn execute_for_one(client: &BrokerClient, verb: &TypesCommand) -> CliResult<Value> {
+async fn execute_for_one(client: &BrokerClient, command: &TypesCommand) -> CliResult<Value> {
     let post =
         async |path: &[&str], body: &Value| client.send_json(Method::POST, path, body, RequestRetry::Freely).await;
-    let on_version = |version: &str, verb: &str| format!("{version}:{verb}");
-    match verb {
+    let on_version = |version: &str, command: &str| format!("{version}:{command}");
+    match command {
         TypesCommand::Show { id } => client.get(&["event-types", id], &[]).await,
         TypesCommand::AddVersion { id, version, file, schema_type, mime_type } => {
             let schema = schema(input::open(file.as_deref())?, schema_type)?;

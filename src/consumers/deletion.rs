@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 impl Consumers<'_> {
     /// Deletes a group, in every log that knows it.
-    pub(crate) async fn delete_group(&self, name: &str, keep: &ReplyRecorder<()>) -> Result<()> {
+    pub(crate) async fn delete_group(&self, name: &str, recorder: &ReplyRecorder<()>) -> Result<()> {
         let mut ledgers = self.logs.ledgers();
         ledgers.retain(|ledger| ledger.consumers().group(name).is_some());
         let parts: Vec<_> = ledgers.iter().map(|ledger| (ledger, self.presence(ledger, name))).collect();
@@ -26,9 +26,9 @@ impl Consumers<'_> {
         }
         let count = parts.len();
         for (number, (ledger, presence)) in parts.into_iter().enumerate() {
-            let keep = if number + 1 == count { keep.clone() } else { ReplyRecorder::disabled() };
+            let recorder = if number + 1 == count { recorder.clone() } else { ReplyRecorder::disabled() };
             let delete = DeleteGroup { group: name.to_owned(), over: presence.over };
-            ledger.submit_recording(delete, keep).await?;
+            ledger.submit_recording(delete, recorder).await?;
         }
         Ok(())
     }

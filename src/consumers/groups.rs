@@ -23,17 +23,17 @@ use uuid::Uuid;
 
 impl Consumers<'_> {
     /// Records how far a consumer's group has come; answers how it stands.
-    pub(crate) async fn commit(&self, id: Uuid, offset: Offset, keep: ReplyRecorder<GroupTopic>) -> Result<GroupTopic> {
+    pub(crate) async fn commit(&self, id: Uuid, offset: Offset, recorder: ReplyRecorder<GroupTopic>) -> Result<GroupTopic> {
         let LiveConsumer { ledger, entry } = self.find(id)?;
         let now = ledger.now();
         let session = self.sessions.of(&entry.consumer, now)?;
         let Consumer { consumer_group, topic, .. } = &*entry.consumer;
-        let outlook = self.remaining_work(&ledger, consumer_group, topic, None).await?;
+        let remaining = self.remaining_work(&ledger, consumer_group, topic, None).await?;
         let mut members = self.members(&ledger, consumer_group, topic);
         if let Some(member) = members.iter_mut().find(|member| member.consumer_id == id) {
             member.last_seen_at = Timestamp::from_millis(now);
         }
-        let standing = ledger.submit_recording(CommitOffset { id, offset, members, outlook }, keep).await?;
+        let standing = ledger.submit_recording(CommitOffset { id, offset, members, outlook: remaining }, recorder).await?;
         session.touch(now);
         Ok(standing)
     }
@@ -109,7 +109,7 @@ impl Consumers<'_> {
         &self,
         name: &str,
         reset: GroupReset,
-        keep: ReplyRecorder<ConsumerGroup>,
+        recorder: ReplyRecorder<ConsumerGroup>,
     ) -> Result<ConsumerGroup> {
         if let Some(violation) = check_name(name) {
             return Err(Error::invalid(violation.pointer, violation.detail));
@@ -121,11 +121,11 @@ impl Consumers<'_> {
             ResetTarget::Offset(offset) => offset,
             ResetTarget::Tail => found.topic.tail().into(),
         };
-        let outlook = self.remaining_work(ledger, name, &reset.topic, Some(to)).await?;
+        let remaining = self.remaining_work(ledger, name, &reset.topic, Some(to)).await?;
         let key = GroupKey { group: name.to_owned(), topic: reset.topic };
         let before = self.known_group(name, &mut ScanBudget::default()).await?;
         let before = before.map(|group| group.topics).unwrap_or_default();
-        ledger.submit_recording(ResetGroup { key, target, before, outlook }, keep).await
+        ledger.submit_recording(ResetGroup { key, target, before, outlook: remaining }, recorder).await
     }
 
     /// The live consumers of a group in one topic.

@@ -61,12 +61,12 @@ struct LiveConsumer {
 
 impl Consumers<'_> {
     /// Makes a consumer.
-    pub(crate) async fn create(&self, consumer: NewConsumer, keep: ReplyRecorder<Consumer>) -> Result<Consumer> {
+    pub(crate) async fn create(&self, consumer: NewConsumer, recorder: ReplyRecorder<Consumer>) -> Result<Consumer> {
         let filter = check(&consumer)?;
         let unknown = |_| Error::invalid("/topic", "is not registered");
         let found = self.logs.find(&consumer.topic).map_err(unknown)?;
         let create = CreateConsumer { id: Uuid::new_v4(), consumer, default_session: self.default_session };
-        let consumer = self.logs.ledger(&found.log).submit_recording(create, keep).await?;
+        let consumer = self.logs.ledger(&found.log).submit_recording(create, recorder).await?;
         self.sessions.open(consumer.id, filter, consumer.created_at.millis());
         Ok(consumer)
     }
@@ -95,9 +95,9 @@ impl Consumers<'_> {
     }
 
     /// Ends a consumer.
-    pub(crate) async fn delete(&self, id: Uuid, keep: ReplyRecorder<()>) -> Result<()> {
+    pub(crate) async fn delete(&self, id: Uuid, recorder: ReplyRecorder<()>) -> Result<()> {
         let LiveConsumer { ledger, .. } = self.find(id)?;
-        ledger.submit_recording(DeleteConsumer(id), keep).await?;
+        ledger.submit_recording(DeleteConsumer(id), recorder).await?;
         self.sessions.end(id);
         Ok(())
     }

@@ -115,17 +115,17 @@ fn already_resolved(detail: &'static str) -> Error {
     Error::new(Kind::InvalidState, detail)
 }
 
-fn entry(row: &DeadLetterRow, by: &str, deed: &LetterAction) -> Entry {
-    let letter = row.letter.id;
+fn entry(row: &DeadLetterRow, by: &str, action: &LetterAction) -> Entry {
+    let dead_letter = row.letter.id;
     let claim = (row.letter.source == DeadLetterSource::Handler).then(|| row.letter.key());
     let by = by.to_owned();
-    match deed {
+    match action {
         LetterAction::Redrive { reason, change } => {
             let new_event = change.as_ref().map(|change| change.id);
-            Entry::Redriven { letter, claim, by, reason: reason.clone(), new_event, job: row.letter.job }
+            Entry::Redriven { letter: dead_letter, claim, by, reason: reason.clone(), new_event, job: row.letter.job }
         }
         LetterAction::Discard { reason } => {
-            Entry::Discarded { letter, claim, by, reason: reason.clone(), job: row.letter.job }
+            Entry::Discarded { letter: dead_letter, claim, by, reason: reason.clone(), job: row.letter.job }
         }
     }
 }

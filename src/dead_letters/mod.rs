@@ -69,9 +69,9 @@ impl DeadLetters<'_> {
         };
         let mut found = Vec::new();
         for ledger in self.logs.ledgers() {
-            let letters = ledger.dead_letters();
+            let dead_letters = ledger.dead_letters();
             for (range, max) in &ranges {
-                let near = letters.in_range(filter, *range, *max);
+                let near = dead_letters.in_range(filter, *range, *max);
                 found.extend(near.into_iter().map(|row| (row.sort_key(), Arc::clone(&ledger), row)));
             }
         }
@@ -113,7 +113,7 @@ impl DeadLetters<'_> {
         &self,
         id: Uuid,
         redrive: &RedriveRequest,
-        keep: &ReplyRecorder<DeadLetter>,
+        recorder: &ReplyRecorder<DeadLetter>,
     ) -> Result<DeadLetter> {
         check_reason(redrive.reason.as_deref())?;
         for _ in 0..TRIES_MAX {
@@ -132,9 +132,9 @@ impl DeadLetters<'_> {
                 check_lane(&ledger, &row)?;
                 return Ok(DeadLetter { attempts: attempts_of(&ledger, &row), ..letter_view(&row, Some(&stored)) });
             }
-            let deed = LetterAction::Redrive { reason: redrive.reason.clone(), change };
-            if let Some(letter) = self.resolve(&ledger, id, deed, (Some(stored), keep)).await? {
-                return Ok(letter);
+            let action = LetterAction::Redrive { reason: redrive.reason.clone(), change };
+            if let Some(dead_letter) = self.resolve(&ledger, id, action, (Some(stored), recorder)).await? {
+                return Ok(dead_letter);
             }
         }
         Err(changed_concurrently())
@@ -145,12 +145,12 @@ impl DeadLetters<'_> {
         &self,
         id: Uuid,
         reason: String,
-        keep: &ReplyRecorder<DeadLetter>,
+        recorder: &ReplyRecorder<DeadLetter>,
     ) -> Result<DeadLetter> {
         check_needed(Some(&reason))?;
         let (ledger, row) = self.find(id).await?;
         let event = self.event_to_show(&ledger, &row).await?;
-        self.resolve(&ledger, id, LetterAction::Discard { reason }, (event, keep))
+        self.resolve(&ledger, id, LetterAction::Discard { reason }, (event, recorder))
             .await?
             .ok_or_else(changed_concurrently)
     }
@@ -173,31 +173,31 @@ impl DeadLetters<'_> {
             ResolveOutcome::Stale => None,
         };
         let seen = told.clone();
-        let keep = keep.map_answer(move |dealt| seen(dealt).map(Ok));
-        Ok(told(&ledger.submit_recording(ResolveLetter { id, by: self.caller(), action: deed }, keep).await?))
+        let recorder = keep.map_answer(move |dealt| seen(dealt).map(Ok));
+        Ok(told(&ledger.submit_recording(ResolveLetter { id, by: self.caller(), action: deed }, recorder).await?))
     }
 
     /// Redrives every open letter that is meant, but for those that nothing could deliver; counts both.
     pub(crate) async fn redrive_all(
         &self,
         order: BulkResolveRequest,
-        keep: &ReplyRecorder<BulkResolveOutcome>,
+        recorder: &ReplyRecorder<BulkResolveOutcome>,
     ) -> Result<BulkResolveOutcome> {
         check_reason(order.reason.as_deref())?;
         let reason = order.reason.clone();
-        let deed = || LetterAction::Redrive { reason: reason.clone(), change: None };
-        self.resolve_all(order, true, deed, keep).await
+        let action = || LetterAction::Redrive { reason: reason.clone(), change: None };
+        self.resolve_all(order, true, action, recorder).await
     }
 
     /// Discards every open letter that is meant; answers how many.
     pub(crate) async fn discard_all(
         &self,
         order: BulkResolveRequest,
-        keep: &ReplyRecorder<BulkResolveOutcome>,
+        recorder: &ReplyRecorder<BulkResolveOutcome>,
     ) -> Result<BulkResolveOutcome> {
         check_needed(order.reason.as_deref())?;
         let reason = order.reason.clone().unwrap_or_default();
-        self.resolve_all(order, false, || LetterAction::Discard { reason: reason.clone() }, keep).await
+        self.resolve_all(order, false, || LetterAction::Discard { reason: reason.clone() }, recorder).await
     }
 
     /// Deals with some letters after the other. The answer is kept with the last of them: a request that broke off before
@@ -207,7 +207,7 @@ impl DeadLetters<'_> {
         order: BulkResolveRequest,
         is_redrive: bool,
         deed: impl Fn() -> LetterAction,
-        keep: &ReplyRecorder<BulkResolveOutcome>,
+        recorder: &ReplyRecorder<BulkResolveOutcome>,
     ) -> Result<BulkResolveOutcome> {
         let BulkResolveRequest { source, name, topic, dry_run, .. } = order;
         let filter = DeadLetterFilter { source, name, topic, resolved_too: false };
@@ -228,9 +228,9 @@ impl DeadLetters<'_> {
         }
         let last = parts.len();
         for (number, (ledger, ids)) in parts.into_iter().enumerate() {
-            let keep = if number + 1 == last { keep.clone() } else { ReplyRecorder::disabled() };
-            let keep = keep.map_answer(move |here: &BulkResolveOutcome| Some(Ok(sum(resolved, *here))));
-            let here = ledger.submit_recording(ResolveLetters { ids, by: self.caller(), action: deed() }, keep).await?;
+            let recorder = if number + 1 == last { recorder.clone() } else { ReplyRecorder::disabled() };
+            let recorder = recorder.map_answer(move |here: &BulkResolveOutcome| Some(Ok(sum(resolved, *here))));
+            let here = ledger.submit_recording(ResolveLetters { ids, by: self.caller(), action: deed() }, recorder).await?;
             resolved = sum(resolved, here);
         }
         Ok(resolved)
@@ -275,8 +275,8 @@ impl DeadLetters<'_> {
         let place: &LogRef = &found.log;
         let id = event.id.unwrap_or_default();
         let intake = EventPublisher { logs: self.logs, policy: self.policy, producer: self.by };
-        let bundle = intake.prepare_produced(vec![event], place, |_| "/override".to_owned()).await?;
-        Ok(CorrectedEvent { id, events: bundle })
+        let produced = intake.prepare_produced(vec![event], place, |_| "/override".to_owned()).await?;
+        Ok(CorrectedEvent { id, events: produced })
     }
 
     async fn view(&self, ledger: &Ledger, row: &DeadLetterRow) -> Result<DeadLetter> {
@@ -294,20 +294,20 @@ fn letter_view(row: &DeadLetterRow, event: Option<&StoredEvent>) -> DeadLetter {
     }
     let text = event.and_then(|event| std::str::from_utf8(&event.text).ok());
     let correlated = text.and_then(|text| serde_json::from_str::<CorrelationMember>(text).ok());
-    let letter = &row.letter;
+    let dead_letter = &row.letter;
     DeadLetter {
-        id: letter.id,
-        source: letter.source,
-        name: letter.name.clone(),
-        service: letter.name.clone(),
+        id: dead_letter.id,
+        source: dead_letter.source,
+        name: dead_letter.name.clone(),
+        service: dead_letter.name.clone(),
         status: row.status,
-        exc_class: letter.error.class.clone(),
-        exc_msg: letter.error.message.clone(),
-        original_topic: letter.topic.clone(),
-        sequence: letter.sequence,
-        event_id: letter.event,
+        exc_class: dead_letter.error.class.clone(),
+        exc_msg: dead_letter.error.message.clone(),
+        original_topic: dead_letter.topic.clone(),
+        sequence: dead_letter.sequence,
+        event_id: dead_letter.event,
         correlation_id: correlated.and_then(|event| event.correlation_id),
-        attempts: letter.attempts.clone(),
+        attempts: dead_letter.attempts.clone(),
         created_at: Timestamp::from_millis(row.at),
         resolution: row.resolution.clone(),
         event: text.and_then(|text| RawValue::from_string(text.to_owned()).ok()),

@@ -17,11 +17,11 @@ const PAGE_BYTES: usize = 4 * limits::EVENT_BYTES_MAX;
 /// Those letters of a log that could be worked on again: their events are there, and so is who would deliver them.
 pub(super) async fn redrivable(
     ledger: &Ledger,
-    mut letters: Vec<Arc<DeadLetterRow>>,
+    mut dead_letters: Vec<Arc<DeadLetterRow>>,
 ) -> Result<Vec<Arc<DeadLetterRow>>> {
-    letters.retain(|row| check_lane(ledger, row).is_ok());
+    dead_letters.retain(|row| check_lane(ledger, row).is_ok());
     let mut wanted: BTreeMap<u32, BTreeSet<Sequence>> = BTreeMap::new();
-    for row in &letters {
+    for row in &dead_letters {
         wanted.entry(row.letter.number).or_default().insert(row.letter.sequence);
     }
     let mut readable = BTreeMap::new();
@@ -31,8 +31,8 @@ pub(super) async fn redrivable(
     let is_readable = |row: &DeadLetterRow| {
         readable.get(&row.letter.number).is_some_and(|sequences| sequences.contains(&row.letter.sequence))
     };
-    letters.retain(|row| is_readable(row));
-    Ok(letters)
+    dead_letters.retain(|row| is_readable(row));
+    Ok(dead_letters)
 }
 
 /// Those of a topic's events that can be read.

@@ -48,16 +48,16 @@ pub(crate) enum ConsentAnswer {
 
 impl WebhookDeliverer {
     /// Asks a receiver whether it wants deliveries.
-    pub(crate) async fn handshake(&self, question: ConsentRequest<'_>) -> ConsentAnswer {
-        match self.send_consent_request(&question).await {
-            Ok(answer) => judge(&answer, question.origin),
+    pub(crate) async fn handshake(&self, request: ConsentRequest<'_>) -> ConsentAnswer {
+        match self.send_consent_request(&request).await {
+            Ok(answer) => judge(&answer, request.origin),
             Err(failure) => ConsentAnswer::Unreachable(failure),
         }
     }
 
     async fn send_consent_request(&self, question: &ConsentRequest<'_>) -> Result<ReceiverResponse, DeliveryFailure> {
         let deadline = Instant::now() + self.allowed_timeout(question.timeout);
-        let granted = self.authorise(question.auth, None, deadline).await?;
+        let token = self.authorise(question.auth, None, deadline).await?;
         let mut request = Request::new(Full::new(Bytes::new()));
         *request.method_mut() = Method::OPTIONS;
         *request.uri_mut() = question.target.uri().clone();
@@ -70,8 +70,8 @@ impl WebhookDeliverer {
         if let Some(rate) = question.rate_per_minute {
             sent.insert(HeaderName::from_static("webhook-request-rate"), rate.into());
         }
-        if let Some(granted) = &granted {
-            sent.insert(AUTHORIZATION, granted.header.clone());
+        if let Some(token) = &token {
+            sent.insert(AUTHORIZATION, token.header.clone());
         }
         let answer = self.exchange(question.target, question.identity, request, deadline).await;
         answer.map_err(|broken| broken.failure)
@@ -96,16 +96,16 @@ mod tests {
 
     #[test]
     fn consent_is_a_header_and_not_a_status() {
-        let granted = |rate_per_minute| ConsentAnswer::Granted { rate_per_minute };
+        let token = |rate_per_minute| ConsentAnswer::Granted { rate_per_minute };
         for (status, headers, expected) in [
             (
                 200,
                 vec![("webhook-allowed-origin", "broker.example.com"), ("webhook-allowed-rate", "120")],
-                granted(Some(120)),
+                token(Some(120)),
             ),
-            (204, vec![("webhook-allowed-origin", "BROKER.example.com")], granted(None)),
-            (200, vec![("webhook-allowed-origin", "*"), ("webhook-allowed-rate", "*")], granted(None)),
-            (200, vec![("webhook-allowed-origin", "*"), ("webhook-allowed-rate", "0")], granted(None)),
+            (204, vec![("webhook-allowed-origin", "BROKER.example.com")], token(None)),
+            (200, vec![("webhook-allowed-origin", "*"), ("webhook-allowed-rate", "*")], token(None)),
+            (200, vec![("webhook-allowed-origin", "*"), ("webhook-allowed-rate", "0")], token(None)),
             (200, vec![], ConsentAnswer::Withheld { status: 200 }),
             (200, vec![("allow", "POST")], ConsentAnswer::Withheld { status: 200 }),
             (200, vec![("webhook-allowed-origin", "other.example.com")], ConsentAnswer::Withheld { status: 200 }),

@@ -139,14 +139,14 @@ impl WebhookDeliverer {
 
     /// Delivers by these rules, resolving names so.
     pub(crate) fn with_resolver(policy: DeliveryPolicy, resolver: Arc<dyn Resolve>) -> Self {
-        let ways = ConnectSettings {
+        let settings = ConnectSettings {
             resolver,
             allow_private: policy.allow_private_targets,
             connect_timeout: policy.connect_timeout,
             open: Arc::default(),
             places: Arc::new(Semaphore::new(policy.sockets_max)),
         };
-        let pool = ClientPool::new(&policy, ways);
+        let pool = ClientPool::new(&policy, settings);
         Self(Arc::new(DelivererState { policy, pool, tokens: TokenCache::default() }))
     }
 
@@ -182,10 +182,10 @@ impl WebhookDeliverer {
     async fn send(
         &self,
         delivery: &DeliveryRequest<'_>,
-        granted: Option<&GrantedToken>,
+        token: Option<&GrantedToken>,
         deadline: Instant,
     ) -> Result<ReceiverResponse, ExchangeError> {
-        let request = request::request(delivery, granted.map(|granted| &granted.header), self.user_agent())?;
+        let request = request::request(delivery, token.map(|token| &token.header), self.user_agent())?;
         self.exchange(delivery.target, delivery.identity, request, deadline).await
     }
 

@@ -30,8 +30,8 @@ pub(crate) enum JobAction {
 
 impl DispatchJobs<'_> {
     /// Does something about a job; answers it as it is then.
-    pub(crate) async fn act(&self, id: &str, verb: JobAction, keep: ReplyRecorder<DispatchJob>) -> Result<DispatchJob> {
-        let face = match self.job_ref(id)? {
+    pub(crate) async fn act(&self, id: &str, verb: JobAction, recorder: ReplyRecorder<DispatchJob>) -> Result<DispatchJob> {
+        let subject = match self.job_ref(id)? {
             JobRef::Task(ledger, task) => JobSubject::Task(ledger, task),
             JobRef::Event(lane, sequence) => {
                 let record = record_at(&lane, sequence).await?.ok_or_else(|| Error::not_found("job"))?;
@@ -39,19 +39,19 @@ impl DispatchJobs<'_> {
                 JobSubject::Event(Box::new((lane, record)))
             }
         };
-        let now = self.job_snapshot(&face);
-        check(verb, face.view(now.clone()).status)?;
+        let now = self.job_snapshot(&subject);
+        check(verb, subject.view(now.clone()).status)?;
         let by = self.by.map_or_else(|| UNKNOWN_CALLER.to_owned(), |by| by.0.clone());
-        let act = ActOnJob { key: face.key(), event: face.event(), action: verb, by };
-        let ledger = Arc::clone(face.ledger());
-        let shown = move |acted: &ActionOutcome| face.view(acted.job_snapshot(&now));
+        let act = ActOnJob { key: subject.key(), event: subject.event(), action: verb, by };
+        let ledger = Arc::clone(subject.ledger());
+        let shown = move |acted: &ActionOutcome| subject.view(acted.job_snapshot(&now));
         let seen = shown.clone();
-        let keep = keep.map_answer(move |acted| Some(Ok(seen(acted))));
-        Ok(shown(&ledger.submit_recording(act, keep).await?))
+        let recorder = recorder.map_answer(move |acted| Some(Ok(seen(acted))));
+        Ok(shown(&ledger.submit_recording(act, recorder).await?))
     }
 
     /// Asks for a task.
-    pub(crate) async fn create_task(&self, new: NewTask, keep: ReplyRecorder<DispatchJob>) -> Result<DispatchJob> {
+    pub(crate) async fn create_task(&self, new: NewTask, recorder: ReplyRecorder<DispatchJob>) -> Result<DispatchJob> {
         check_task(&new, self.context.config.allow_private_targets)?;
         check_host("/target", &new.target, &self.context.config)?;
         let ledger = self.logs.default_ledger();
@@ -70,8 +70,8 @@ impl DispatchJobs<'_> {
             JobSubject::Task(Arc::clone(&home), row.clone()).view(JobSnapshot::not_begun(now.max(row.at)))
         };
         let seen = shown.clone();
-        let keep = keep.map_answer(move |row| Some(Ok(seen(row))));
-        Ok(shown(&ledger.submit_recording(CreateTask { id: Uuid::new_v4(), task }, keep).await?))
+        let recorder = recorder.map_answer(move |row| Some(Ok(seen(row))));
+        Ok(shown(&ledger.submit_recording(CreateTask { id: Uuid::new_v4(), task }, recorder).await?))
     }
 }
 
@@ -161,8 +161,8 @@ impl Command for ActOnJob {
             Some(JobSlot::Open(row)) => Some(row),
             _ => None,
         };
-        if let Some(JobRow { standing: JobState::Dead { letter: Some(letter), .. }, .. }) = &row {
-            self.close(*letter, decision)?;
+        if let Some(JobRow { standing: JobState::Dead { letter: Some(dead_letter), .. }, .. }) = &row {
+            self.close(*dead_letter, decision)?;
         }
         let attempts = row.map(|row| row.attempts).unwrap_or_default();
         Ok(ActionOutcome { slot: decision.dispatch().slot(self.key), attempts, at: decision.now() })
@@ -175,17 +175,17 @@ impl Command for ActOnJob {
 
 impl ActOnJob {
     /// What was given up is dealt with.
-    fn close(&self, letter: Uuid, decision: &mut Decision<'_>) -> Result<()> {
+    fn close(&self, dead_letter: Uuid, decision: &mut Decision<'_>) -> Result<()> {
         let by = self.by.clone();
         decision.add_entry(match self.action {
-            JobAction::Retry => Entry::Redriven { letter, claim: None, by, reason: None, new_event: None, job: None },
+            JobAction::Retry => Entry::Redriven { letter: dead_letter, claim: None, by, reason: None, new_event: None, job: None },
             JobAction::Cancel => {
                 let reason = "The job was cancelled.".to_owned();
-                Entry::Discarded { letter, claim: None, by, reason, job: None }
+                Entry::Discarded { letter: dead_letter, claim: None, by, reason, job: None }
             }
             JobAction::Complete => {
                 let reason = "The job was completed by a person.".to_owned();
-                Entry::Discarded { letter, claim: None, by, reason, job: None }
+                Entry::Discarded { letter: dead_letter, claim: None, by, reason, job: None }
             }
         })?;
         Ok(())

@@ -314,7 +314,7 @@ async fn read(ledger: &Ledger, number: TopicNumber, cursor: &mut Sequence) -> Re
 fn offer(
     rows: &DispatchRows,
     key: LaneKey,
-    terms: &CompiledSubscription,
+    subscription: &CompiledSubscription,
     record: &Record,
     planner: &mut Planner,
     now: i64,
@@ -325,7 +325,7 @@ fn offer(
     if lane.slot(sequence).is_some() {
         return;
     }
-    let group = (terms.mode != DispatchMode::Immediate).then(|| group_of(&record.body)).flatten();
+    let group = (subscription.mode != DispatchMode::Immediate).then(|| group_of(&record.body)).flatten();
     let stored = Some(CachedEvent { id: Uuid::from_u128(record.header.id), text: record.body.clone() });
     let event = EventArrival { time: record.header.time, bytes: u32::try_from(record.body.len()).unwrap_or(u32::MAX) };
     planner.offer(key, NewJob { sequence, group, event, stored }, now);

@@ -84,24 +84,24 @@ impl JobSubject {
     }
 
     /// The job at a moment.
-    pub(super) fn view(&self, moment: JobSnapshot) -> DispatchJob {
+    pub(super) fn view(&self, snapshot: JobSnapshot) -> DispatchJob {
         match self {
-            Self::Event(it) => event_view(&it.0, &it.1, moment),
-            Self::Task(_, task) => self::task_view(task, moment),
+            Self::Event(it) => event_view(&it.0, &it.1, snapshot),
+            Self::Task(_, task) => self::task_view(task, snapshot),
         }
     }
 }
 
-fn event_view(lane: &EventLane, record: &Record, moment: JobSnapshot) -> DispatchJob {
+fn event_view(lane: &EventLane, record: &Record, snapshot: JobSnapshot) -> DispatchJob {
     let (sequence, time) = (record.header.sequence, record.header.time);
     let definition = &lane.row.definition;
-    let aged_from = moment.renewed().unwrap_or(lane.replay.map_or(time, |replay| replay.at));
+    let aged_from = snapshot.renewed().unwrap_or(lane.replay.map_or(time, |replay| replay.at));
     let expires = aged_from.saturating_add(i64::from(definition.max_age_seconds) * 1000);
     let delay = if lane.replay.is_some() { 0 } else { i64::from(definition.delay_seconds) * 1000 };
     let (due, is_paused) = (time.saturating_add(delay), lane.row.paused.is_some());
-    let stands = StatusFacts { expires, due, now: moment.now, is_in_flight: moment.is_in_flight, is_paused };
-    let (status, scheduled, dead_letter) = stands.status(moment.slot.as_ref());
-    let deferred = moment.deferred();
+    let stands = StatusFacts { expires, due, now: snapshot.now, is_in_flight: snapshot.is_in_flight, is_paused };
+    let (status, scheduled, dead_letter) = stands.status(snapshot.slot.as_ref());
+    let deferred = snapshot.deferred();
     let peek = EventSummary::at(&record.body);
     let group = peek.as_ref().and_then(EventSummary::group);
     DispatchJob {
@@ -117,7 +117,7 @@ fn event_view(lane: &EventLane, record: &Record, moment: JobSnapshot) -> Dispatc
         target: definition.target.clone(),
         status,
         message_group: group.map(|group| format!("{}:{group}", definition.code)),
-        attempts: moment.attempts(),
+        attempts: snapshot.attempts(),
         scheduled_for: scheduled.map(Timestamp::from_millis),
         expires_at: Some(Timestamp::from_millis(expires)),
         deferred,
@@ -126,16 +126,16 @@ fn event_view(lane: &EventLane, record: &Record, moment: JobSnapshot) -> Dispatc
     }
 }
 
-fn task_view(row: &TaskRow, moment: JobSnapshot) -> DispatchJob {
+fn task_view(row: &TaskRow, snapshot: JobSnapshot) -> DispatchJob {
     let due = row.task.scheduled_for.unwrap_or(row.at);
-    let open = match &moment.slot {
+    let open = match &snapshot.slot {
         Some(JobSlot::Open(open)) => Some(open),
         _ => None,
     };
     let expires = task_expires(row, open);
-    let stands = StatusFacts { expires, due, now: moment.now, is_in_flight: moment.is_in_flight, is_paused: false };
-    let (status, scheduled, dead_letter) = stands.status(moment.slot.as_ref());
-    let deferred = moment.deferred();
+    let stands = StatusFacts { expires, due, now: snapshot.now, is_in_flight: snapshot.is_in_flight, is_paused: false };
+    let (status, scheduled, dead_letter) = stands.status(snapshot.slot.as_ref());
+    let deferred = snapshot.deferred();
     DispatchJob {
         id: row.id.to_string(),
         kind: JobKind::Task,
@@ -149,7 +149,7 @@ fn task_view(row: &TaskRow, moment: JobSnapshot) -> DispatchJob {
         target: row.task.target.clone(),
         status,
         message_group: row.task.message_group.clone(),
-        attempts: moment.attempts(),
+        attempts: snapshot.attempts(),
         scheduled_for: scheduled.map(Timestamp::from_millis),
         expires_at: Some(Timestamp::from_millis(expires)),
         deferred,

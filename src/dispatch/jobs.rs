@@ -123,19 +123,19 @@ impl DispatchJobs<'_> {
         self.current_view(&JobSubject::Task(Arc::clone(ledger), row.clone()))
     }
 
-    fn current_view(&self, face: &JobSubject) -> DispatchJob {
-        face.view(self.job_snapshot(face))
+    fn current_view(&self, subject: &JobSubject) -> DispatchJob {
+        subject.view(self.job_snapshot(subject))
     }
 
     /// How a job stands now.
-    pub(super) fn job_snapshot(&self, face: &JobSubject) -> JobSnapshot {
-        let key = face.key();
+    pub(super) fn job_snapshot(&self, subject: &JobSubject) -> JobSnapshot {
+        let key = subject.key();
         let (slot, recent) = {
-            let rows = face.ledger().dispatch();
+            let rows = subject.ledger().dispatch();
             let of = rows.lane(key.lane);
             (of.and_then(|of| of.slot(key.sequence)), of.map(|of| of.recent(key.sequence)).unwrap_or_default())
         };
-        JobSnapshot { slot, recent, now: face.ledger().now(), is_in_flight: self.context.is_in_flight(key) }
+        JobSnapshot { slot, recent, now: subject.ledger().now(), is_in_flight: self.context.is_in_flight(key) }
     }
 }
 
@@ -153,8 +153,8 @@ impl LaneFilters {
             JobInterest::Job => true,
             _ if sequence <= of.start || lane.replay.is_some_and(|replay| sequence > replay.to) => false,
             JobInterest::Past(index) => {
-                let terms = self.past.get(index).and_then(|(_, terms)| terms.as_ref());
-                terms.is_some_and(|terms| terms.matches(record, failures))
+                let subscription = self.past.get(index).and_then(|(_, terms)| terms.as_ref());
+                subscription.is_some_and(|subscription| subscription.matches(record, failures))
             }
             JobInterest::Present => self.now.matches(record, failures),
         }

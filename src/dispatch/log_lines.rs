@@ -8,8 +8,8 @@ use contract::{JobAttempt, Timestamp};
 use uuid::Uuid;
 
 /// A delivery failed, was put off, or was refused for good.
-pub(super) fn log_failure(errand: &LaneSource, event: Uuid, attempt: &JobAttempt, next: NextStep) {
-    let (subscription, attempts, status) = (errand.code(), attempt.number, attempt.status);
+pub(super) fn log_failure(source: &LaneSource, event: Uuid, attempt: &JobAttempt, next: NextStep) {
+    let (subscription, attempts, status) = (source.code(), attempt.number, attempt.status);
     let reason = attempt.error.as_ref().map_or("", |error| error.class.as_str());
     match next {
         NextStep::Again(at) => {
@@ -32,6 +32,6 @@ pub(super) fn log_failure(errand: &LaneSource, event: Uuid, attempt: &JobAttempt
 }
 
 /// A job reached its maximum age.
-pub(super) fn log_expiry(errand: &LaneSource, event: Uuid) {
-    tracing::info!(subscription = errand.code(), %event, "a job reached its maximum age and is given up");
+pub(super) fn log_expiry(source: &LaneSource, event: Uuid) {
+    tracing::info!(subscription = source.code(), %event, "a job reached its maximum age and is given up");
 }

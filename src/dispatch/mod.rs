@@ -159,17 +159,17 @@ impl DispatchContext {
 
     /// Notes that a job is under way, or is not any more.
     fn set_in_flight(&self, job: JobKey, is_so: bool) {
-        let mut flying = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
         match is_so {
-            true => flying.insert(job),
-            false => flying.remove(&job),
+            true => in_flight.insert(job),
+            false => in_flight.remove(&job),
         };
     }
 
     /// The jobs of a lane that this process is delivering, in order.
     fn in_flight_of_lane(&self, lane: Uuid) -> Vec<Sequence> {
-        let flying = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut found: Vec<_> = flying.iter().filter(|job| job.lane == lane).map(|job| job.sequence).collect();
+        let in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found: Vec<_> = in_flight.iter().filter(|job| job.lane == lane).map(|job| job.sequence).collect();
         found.sort_unstable();
         found
     }

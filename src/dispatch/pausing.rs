@@ -18,7 +18,7 @@ pub async fn pause_dispatch(ledger: &Ledger, by: &str, reason: &str) -> Result<(
 }
 
 /// Resumes the dispatch of all logs; changes nothing where none is paused.
-pub(crate) async fn resume_dispatch(logs: &Logs, by: &str, keep: ReplyRecorder<()>) -> Result<()> {
+pub(crate) async fn resume_dispatch(logs: &Logs, by: &str, recorder: ReplyRecorder<()>) -> Result<()> {
     let default = logs.default_ledger();
     let resume = || ResumeDispatch { by: by.to_owned() };
     let mut was_paused = false;
@@ -27,7 +27,7 @@ pub(crate) async fn resume_dispatch(logs: &Logs, by: &str, keep: ReplyRecorder<(
             was_paused |= ledger.submit(resume()).await?;
         }
     }
-    was_paused |= default.submit_recording(resume(), keep.map_answer(|_: &bool| Some(Ok(())))).await?;
+    was_paused |= default.submit_recording(resume(), recorder.map_answer(|_: &bool| Some(Ok(())))).await?;
     if was_paused {
         tracing::info!(by, "dispatch was resumed");
     }

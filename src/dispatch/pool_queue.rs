@@ -39,8 +39,8 @@ pub(super) struct LanePace {
 
 impl LanePace {
     /// A delivery begins, with so many under way before it.
-    pub(super) const fn begin(&mut self, flying: u32, now: i64) {
-        if flying == 0 {
+    pub(super) const fn begin(&mut self, in_flight: u32, now: i64) {
+        if in_flight == 0 {
             self.moved_at = now;
         }
     }
@@ -52,11 +52,11 @@ impl LanePace {
     }
 
     /// What the next delivery counts as, with so many under way.
-    pub(super) const fn class(&self, flying: u32, now: i64) -> DeliveryClass {
+    pub(super) const fn class(&self, in_flight: u32, now: i64) -> DeliveryClass {
         let is_quick = match self.was_quick {
-            None => flying == 0,
+            None => in_flight == 0,
             // None of many coming back is a sign, too, before the first of them is over.
-            Some(was_quick) => was_quick && (flying == 0 || now.saturating_sub(self.moved_at) <= QUICK_MILLIS),
+            Some(was_quick) => was_quick && (in_flight == 0 || now.saturating_sub(self.moved_at) <= QUICK_MILLIS),
         };
         if is_quick { DeliveryClass::Quick } else { DeliveryClass::Slow }
     }
@@ -125,8 +125,8 @@ impl PoolQueue {
     }
 
     /// Whether a lane with so many of all that fly may begin another.
-    pub(super) const fn has_share(&self, concurrency: u32, flying: u32, of_lane: u32) -> bool {
-        self.lanes <= 1 || of_lane < most(concurrency.saturating_sub(flying.saturating_sub(of_lane)))
+    pub(super) const fn has_share(&self, concurrency: u32, in_flight: u32, of_lane: u32) -> bool {
+        self.lanes <= 1 || of_lane < most(concurrency.saturating_sub(in_flight.saturating_sub(of_lane)))
     }
 
     pub(super) const fn begin(&mut self, class: DeliveryClass) {
@@ -212,7 +212,7 @@ mod tests {
     fn a_lane_is_slow_after_a_slow_delivery_and_while_none_comes_back() {
         let mut pace = LanePace::default();
         assert_eq!(
-            [0, 1].map(|flying| pace.class(flying, 0)),
+            [0, 1].map(|in_flight| pace.class(in_flight, 0)),
             [DeliveryClass::Quick, DeliveryClass::Slow],
             "one to find out"
         );

@@ -128,8 +128,8 @@ impl DispatchWorker {
         self.sources.remove(&key);
         self.recorded.remove(&lane);
         self.planner.drop_lane(key, now);
-        for walk in self.feeders.values_mut() {
-            walk.remove(key);
+        for feeder in self.feeders.values_mut() {
+            feeder.remove(key);
         }
         self.feeders.retain(|_, walk| !walk.is_empty());
     }
@@ -254,16 +254,16 @@ fn desired_lanes(rows: &DispatchRows, known: &BTreeMap<Uuid, Position>) -> (BTre
     (all, changed)
 }
 
-fn rules(terms: &CompiledSubscription, wanted: &DesiredLane) -> LaneRules {
+fn rules(subscription: &CompiledSubscription, wanted: &DesiredLane) -> LaneRules {
     let replay = wanted.replay;
     LaneRules {
-        scope: terms.id,
-        pool: terms.pool.clone(),
-        priority: terms.priority,
-        mode: terms.mode,
-        target: terms.delivery.target.as_str().into(),
-        delay_millis: if replay.is_some() { 0 } else { terms.delay_millis },
-        max_age_millis: terms.max_age_millis,
+        scope: subscription.id,
+        pool: subscription.pool.clone(),
+        priority: subscription.priority,
+        mode: subscription.mode,
+        target: subscription.delivery.target.as_str().into(),
+        delay_millis: if replay.is_some() { 0 } else { subscription.delay_millis },
+        max_age_millis: subscription.max_age_millis,
         ages_from: replay.map(|(_, at)| at),
         is_replay: replay.is_some(),
         paused: wanted.row.paused.is_some(),

@@ -170,8 +170,8 @@ fn give_up(
     error: AttemptError,
     decision: &mut Decision<'_>,
 ) -> Result<()> {
-    let letter = row.map(|row| add_dead_letter(job, row, event, &error, decision)).transpose()?.flatten();
-    announce(&OperationalEvent::JobDead { row, job, event, letter, error }, decision)
+    let dead_letter = row.map(|row| add_dead_letter(job, row, event, &error, decision)).transpose()?.flatten();
+    announce(&OperationalEvent::JobDead { row, job, event, dead_letter, error }, decision)
 }
 
 /// Makes a dead letter of a job.
@@ -189,7 +189,7 @@ fn add_dead_letter(
     let code = &row.definition.code;
     let error = ClaimError { class: error.class.clone(), message: error.message.clone() };
     let position = decision.position().next().get();
-    let letter = StoredDeadLetter {
+    let dead_letter = StoredDeadLetter {
         id: letter_id(job, position),
         source: DeadLetterSource::Subscription,
         name: code.clone(),
@@ -203,8 +203,8 @@ fn add_dead_letter(
         superseded: false,
         job: Some(job),
     };
-    let id = letter.id;
-    decision.add_entry(Entry::DeadLettered { letter: Box::new(letter) })?;
+    let id = dead_letter.id;
+    decision.add_entry(Entry::DeadLettered { letter: Box::new(dead_letter) })?;
     Ok(Some(id))
 }
 

@@ -145,15 +145,15 @@ pub(super) async fn send_task(
     let row: Option<TaskRow> = ledger.dispatch().task_numbered(job.sequence).cloned();
     drop(ledger);
     let target: Arc<str> = row.as_ref().map_or("", |row| row.task.target.as_str()).into();
-    let way = row.as_ref().and_then(|row| DeliverySettings::to(&row.task.target).ok());
-    let came = match (&row, way) {
-        (Some(row), Some(way)) => {
+    let settings = row.as_ref().and_then(|row| DeliverySettings::to(&row.task.target).ok());
+    let came = match (&row, settings) {
+        (Some(row), Some(settings)) => {
             let id = row.id.to_string();
             let payload = DeliveryPayload::Task(row.task.payload.clone().into_bytes().into());
             let delivery = DeliveryRequest {
                 attempt: job.tried.saturating_add(1),
                 token: Some(token),
-                ..unsigned_delivery(&way, payload, &id, context.clock.now())
+                ..unsigned_delivery(&settings, payload, &id, context.clock.now())
             };
             JobResult::Attempted(attempt(&context, delivery).await)
         }
@@ -207,19 +207,19 @@ fn known_event(ledger: &Ledger, key: LaneKey, job: &PlannedJob) -> Option<Uuid> 
 /// A first attempt by this way, of nobody's order; not signed. Receivers compare its time with their own clocks, so it is
 /// the wall clock's.
 pub(super) fn unsigned_delivery<'a>(
-    way: &'a DeliverySettings,
+    settings: &'a DeliverySettings,
     payload: DeliveryPayload,
     id: &'a str,
     wall: i64,
 ) -> DeliveryRequest<'a> {
     DeliveryRequest {
-        target: &way.target,
+        target: &settings.target,
         payload,
         signing: &[],
-        auth: &way.auth,
-        identity: way.identity.as_ref(),
-        headers: &way.headers,
-        timeout: way.timeout,
+        auth: &settings.auth,
+        identity: settings.identity.as_ref(),
+        headers: &settings.headers,
+        timeout: settings.timeout,
         id,
         at: Timestamp::from_millis(wall),
         attempt: 1,

@@ -147,8 +147,8 @@ impl DispatchWorker {
                 biased;
                 _ = closing.wait_for(|closing| *closing) => return,
                 _ = stopping.wait_for(|stopping| *stopping) => break,
-                Some(landed) = self.deliveries.join_next(), if !self.deliveries.is_empty() => {
-                    self.delivery_ended(landed);
+                Some(result) = self.deliveries.join_next(), if !self.deliveries.is_empty() => {
+                    self.delivery_ended(result);
                     while let Some(more) = self.deliveries.try_join_next() {
                         self.delivery_ended(more);
                     }
@@ -257,20 +257,20 @@ impl DispatchWorker {
         token: u64,
     ) -> bool {
         let is_over = ledger.dispatch().lane(key.lane).is_none_or(|lane| lane.is_ended(job.sequence));
-        let Some(errand) = self.sources.get(&key).filter(|_| !is_over).cloned() else {
+        let Some(source) = self.sources.get(&key).filter(|_| !is_over).cloned() else {
             self.planner.job_ended(key, job.sequence, AfterAttempt::Over, now);
             return false;
         };
-        let broken = PanicFallback::of(key, &job, &errand, now, token);
+        let broken = PanicFallback::of(key, &job, &source, now, token);
         if expires {
             self.expiring += 1;
-            self.deliveries.spawn(broken.or_panicked(expire(Arc::clone(ledger), key, job, errand, now, token)));
+            self.deliveries.spawn(broken.or_panicked(expire(Arc::clone(ledger), key, job, source, now, token)));
             return true;
         }
         self.context.set_in_flight(JobKey { lane: key.lane, sequence: job.sequence }, true);
         let (ledger, context) = (Arc::clone(ledger), Arc::clone(&self.context));
         self.deliveries.spawn(broken.or_panicked(async move {
-            match errand {
+            match source {
                 LaneSource::Events { subscription: terms, topic, replay } => {
                     send_event(ledger, context, key, job, (terms, topic, replay), now, token).await
                 }
@@ -383,12 +383,12 @@ impl DispatchWorker {
     }
 
     fn is_end(&self, key: LaneKey, settled: Sequence) -> bool {
-        let until = |walk: &TopicFeeder| walk.until(key);
+        let until = |feeder: &TopicFeeder| feeder.until(key);
         self.feeders.values().find_map(until).is_some_and(|until| settled >= until)
     }
 
     pub(super) fn settled(&self, key: LaneKey) -> Option<Sequence> {
-        let reached = self.feeders.values().find_map(|walk| walk.scanned(key));
+        let reached = self.feeders.values().find_map(|feeder| feeder.scanned(key));
         self.planner.settled(key, reached)
     }
 
@@ -409,8 +409,8 @@ impl DispatchWorker {
     /// Begins nothing more, waits a while for what is under way, and leaves the log to others.
     async fn finish(mut self) {
         let deadline = tokio::time::Instant::now() + FINISH_MAX;
-        while let Ok(Some(landed)) = tokio::time::timeout_at(deadline, self.deliveries.join_next()).await {
-            self.delivery_ended(landed);
+        while let Ok(Some(result)) = tokio::time::timeout_at(deadline, self.deliveries.join_next()).await {
+            self.delivery_ended(result);
         }
         let Some(ledger) = self.ledger.upgrade() else { return };
         if let Err(error) = self.flush(&ledger).await {

@@ -37,9 +37,9 @@ impl EventPublisher<'_> {
     ) -> Result<ProducedEvents> {
         let pointers = (0..events.len()).map(pointer).collect();
         let types = TypesSource::of(self.logs, place);
-        let mut bundle = ProducedEvents { items: Vec::with_capacity(events.len()), pointers, types };
+        let mut produced = ProducedEvents { items: Vec::with_capacity(events.len()), pointers, types };
         if events.is_empty() {
-            return Ok(bundle);
+            return Ok(produced);
         }
         let events: Vec<SubmittedEvent> = events.into_iter().map(Ok).collect();
         check_size(self.policy, &events)?;
@@ -50,14 +50,14 @@ impl EventPublisher<'_> {
             items = self.prepare(&events).await?;
         }
         for (index, item) in items.into_iter().enumerate() {
-            let prepared = item.map_err(|refused| bundle.at(index, &refused.error))?;
+            let prepared = item.map_err(|refused| produced.at(index, &refused.error))?;
             if prepared.place != *place {
                 let detail = "lives in another log than the claim; one decision cannot span both";
-                return Err(bundle.at(index, &Error::invalid("", detail)));
+                return Err(produced.at(index, &Error::invalid("", detail)));
             }
-            bundle.items.push(prepared);
+            produced.items.push(prepared);
         }
-        Ok(bundle)
+        Ok(produced)
     }
 }
 

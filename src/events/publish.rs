@@ -42,10 +42,10 @@ impl EventPublisher<'_> {
     pub(crate) async fn publish(
         self,
         event: Box<NewEvent>,
-        keep: ReplyRecorder<PublishedEvent>,
+        recorder: ReplyRecorder<PublishedEvent>,
     ) -> Result<PublishedEvent> {
-        let keep = keep.map_answer(|outcomes: &BatchOutcome| outcomes.first().cloned());
-        let mut outcomes = self.publish_batch(vec![Ok(*event)], Atomicity::PerTopic, keep).await?;
+        let recorder = recorder.map_answer(|outcomes: &BatchOutcome| outcomes.first().cloned());
+        let mut outcomes = self.publish_batch(vec![Ok(*event)], Atomicity::PerTopic, recorder).await?;
         outcomes.pop().unwrap_or_else(|| Err(Error::new(Kind::Unavailable, "The broker gave no answer.")))
     }
 
@@ -55,10 +55,10 @@ impl EventPublisher<'_> {
         self,
         events: Vec<SubmittedEvent>,
         atomicity: Atomicity,
-        keep: ReplyRecorder<BatchOutcome>,
+        recorder: ReplyRecorder<BatchOutcome>,
     ) -> Result<BatchOutcome> {
         check_size(self.policy, &events)?;
-        self.publish_units(events, atomicity, keep).await
+        self.publish_units(events, atomicity, recorder).await
     }
 
     /// The same, of events that are few and small enough.
@@ -66,9 +66,9 @@ impl EventPublisher<'_> {
         self,
         mut events: Vec<SubmittedEvent>,
         atomicity: Atomicity,
-        keep: ReplyRecorder<BatchOutcome>,
+        recorder: ReplyRecorder<BatchOutcome>,
     ) -> Result<BatchOutcome> {
-        let mut seen = keep.is_enabled().then(EventsByPosition::default);
+        let mut seen = recorder.is_enabled().then(EventsByPosition::default);
         let mut is_up_to_date = false;
         for _ in 0..PREPARE_TRIES_MAX {
             let items = self.prepare(&events).await?;
@@ -92,7 +92,7 @@ impl EventPublisher<'_> {
             let types = TypesSource::of(self.logs, &place);
             let released = ReleasedData::release(&mut events, &items);
             let request = PublishEvents { stored: seen.clone(), ..PublishEvents::new(items, atomicity, types) };
-            match ledger.submit_recording(request, keep.map_answer(PublishDecision::to_answer)).await? {
+            match ledger.submit_recording(request, recorder.map_answer(PublishDecision::to_answer)).await? {
                 PublishDecision::Items(items) => return outcomes(ledger, items).await,
                 PublishDecision::NeedsRead(places) => read_stored(ledger, places, &mut seen).await?,
                 PublishDecision::Stale => (),

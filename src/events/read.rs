@@ -195,7 +195,7 @@ impl EventReader<'_> {
         let registry = side.ledger.registry();
         let topic = registry.topic_numbered(header.topic).map(|topic| &topic.topic.definition.id);
         let known = self.logs.default_ledger().registry();
-        let is_ours = topic.and_then(|id| known.placed(id)).is_some_and(|known| known.placed.home == side.location);
+        let is_ours = topic.and_then(|id| known.placed(id)).is_some_and(|known| known.placed.location == side.location);
         Ok(is_ours.then_some(header))
     }
 

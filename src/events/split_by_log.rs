@@ -38,7 +38,7 @@ pub(super) fn spans_logs(items: &[Result<PreparedEvent, PublishRefusal>]) -> Err
 
 /// Has every log decide the events that live in it, all at the same time.
 pub(super) async fn publish_by_log(
-    intake: EventPublisher<'_>,
+    publisher: EventPublisher<'_>,
     events: Vec<SubmittedEvent>,
     items: &[Result<PreparedEvent, PublishRefusal>],
     atomicity: Atomicity,
@@ -57,7 +57,7 @@ pub(super) async fn publish_by_log(
     }
     let answers = parts.into_iter().map(|(_, indexes, part)| async {
         // Boxed: a part may turn out to be spread itself, if routes of its types changed a moment ago.
-        let outcome = Box::pin(intake.publish_units(part, atomicity, ReplyRecorder::disabled())).await;
+        let outcome = Box::pin(publisher.publish_units(part, atomicity, ReplyRecorder::disabled())).await;
         (indexes, outcome)
     });
     in_order(total, join_all(answers).await)

@@ -62,9 +62,9 @@ struct CachedView {
 impl LagCache {
     /// How many events are to be done.
     pub(crate) async fn lag(&self, question: &LagQuery<'_>, budget: &mut ScanBudget) -> Result<u64> {
-        let outlook = self.remaining_work(question, budget).await?;
+        let remaining = self.remaining_work(question, budget).await?;
         let (offset, tail) = (question.offset(), question.topic.tail());
-        Ok(outlook.lag(&question.ledger.claims(), offset, tail))
+        Ok(remaining.lag(&question.ledger.claims(), offset, tail))
     }
 
     /// What is to be done behind the group's offset, or behind any later one.

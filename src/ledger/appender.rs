@@ -146,16 +146,16 @@ async fn work(
 ) {
     let most = if log.blocks() { 1 } else { UNDER_WAY_MAX };
     let mut under_way = FuturesOrdered::new();
-    let (mut crowd, mut open) = (AdaptiveBatch::default(), true);
+    let (mut batch_size, mut open) = (AdaptiveBatch::default(), true);
     while open || !under_way.is_empty() {
-        let least = if under_way.is_empty() { 1 } else { crowd.min_records() };
+        let least = if under_way.is_empty() { 1 } else { batch_size.min_records() };
         let ended = tokio::select! {
             biased;
             Some(ended) = under_way.next() => ended,
             taken = gathering.take(least), if open && under_way.len() < most => {
                 match taken {
                     Some(taken) => {
-                        crowd.note_taken(taken.batch.records.len());
+                        batch_size.note_taken(taken.batch.records.len());
                         under_way.push_back(begin(log.as_ref(), taken).await);
                     }
                     None => open = false,
@@ -165,11 +165,11 @@ async fn work(
         };
         let ended = match ended {
             Ok(batch) => {
-                gathering.note_answered(&mut crowd, batch.records.len());
+                gathering.note_answered(&mut batch_size, batch.records.len());
                 Ok(batch)
             }
             Err(mut failed) => {
-                crowd = AdaptiveBatch::default();
+                batch_size = AdaptiveBatch::default();
                 gathering.stop();
                 while let Some(behind) = under_way.next().await {
                     failed.unsure.extend(behind.map_or_else(|failed| failed.unsure, |batch| vec![batch]));
@@ -208,9 +208,9 @@ impl PendingRecords {
     }
 
     /// Tells `crowd` of an answer.
-    fn note_answered(&self, crowd: &mut AdaptiveBatch, answered: usize) {
+    fn note_answered(&self, batch_size: &mut AdaptiveBatch, answered: usize) {
         let inner = self.lock();
-        crowd.note_answered(answered, inner.records.len(), inner.arrived);
+        batch_size.note_answered(answered, inner.records.len(), inner.arrived);
     }
 
     /// Everything gathered, as soon as there are `least` records; where one is enough, so is a tail to compare. `None` at

@@ -41,38 +41,38 @@ mod tests {
 
     #[test]
     fn everybody_who_was_answered_is_waited_for() {
-        let mut crowd = AdaptiveBatch::default();
-        assert_eq!(crowd.min_records(), usize::MAX);
+        let mut batch_size = AdaptiveBatch::default();
+        assert_eq!(batch_size.min_records(), usize::MAX);
         // Sixteen callers: eight are answered while the other eight wait, and those are taken.
-        crowd.note_answered(8, 8, 16);
-        assert_eq!(crowd.min_records(), 16);
-        crowd.note_taken(8);
-        assert_eq!(crowd.min_records(), 8);
+        batch_size.note_answered(8, 8, 16);
+        assert_eq!(batch_size.min_records(), 16);
+        batch_size.note_taken(8);
+        assert_eq!(batch_size.min_records(), 8);
         // Five of the eight are back when the others are answered: the three count as well.
-        crowd.note_answered(8, 5, 21);
-        assert_eq!(crowd.min_records(), 16);
-        crowd.note_taken(5);
-        assert_eq!(crowd.min_records(), 11);
+        batch_size.note_answered(8, 5, 21);
+        assert_eq!(batch_size.min_records(), 16);
+        batch_size.note_taken(5);
+        assert_eq!(batch_size.min_records(), 11);
     }
 
     #[test]
     fn those_who_stay_away_are_forgotten() {
-        let mut crowd = AdaptiveBatch::default();
-        crowd.note_answered(8, 0, 8);
-        crowd.note_answered(8, 0, 8);
-        assert_eq!(crowd.min_records(), 16);
+        let mut batch_size = AdaptiveBatch::default();
+        batch_size.note_answered(8, 0, 8);
+        batch_size.note_answered(8, 0, 8);
+        assert_eq!(batch_size.min_records(), 16);
         // The eight answered last are back; of the first eight nobody speaks any more.
-        crowd.note_answered(1, 8, 16);
-        assert_eq!(crowd.min_records(), 9);
+        batch_size.note_answered(1, 8, 16);
+        assert_eq!(batch_size.min_records(), 9);
     }
 
     #[test]
     fn nobody_is_missed_where_more_come_than_left() {
-        let mut crowd = AdaptiveBatch::default();
-        crowd.note_answered(2, 0, 2);
-        crowd.note_taken(5);
-        assert_eq!(crowd.min_records(), 1);
-        crowd.note_answered(5, 3, 40);
-        assert_eq!(crowd.min_records(), 8);
+        let mut batch_size = AdaptiveBatch::default();
+        batch_size.note_answered(2, 0, 2);
+        batch_size.note_taken(5);
+        assert_eq!(batch_size.min_records(), 1);
+        batch_size.note_answered(5, 3, 40);
+        assert_eq!(batch_size.min_records(), 8);
     }
 }

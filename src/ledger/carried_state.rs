@@ -49,8 +49,8 @@ impl CarriedPieces {
 }
 
 /// The parts as facts.
-pub(super) fn pieces(parts: &StateTables) -> serde_json::Result<Vec<Entry>> {
-    Ok(split(&serde_json::to_string(&parts.snapshot())?, PIECE_BYTES))
+pub(super) fn pieces(tables: &StateTables) -> serde_json::Result<Vec<Entry>> {
+    Ok(split(&serde_json::to_string(&tables.snapshot())?, PIECE_BYTES))
 }
 
 fn split(mut text: &str, bytes_max: usize) -> Vec<Entry> {

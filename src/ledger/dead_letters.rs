@@ -180,14 +180,14 @@ struct ReplacedEventsSnapshot {
 
 impl From<DeadLettersSnapshot> for DeadLetterRows {
     fn from(snapshot: DeadLettersSnapshot) -> Self {
-        let mut letters = Self::default();
-        snapshot.rows.into_iter().for_each(|row| letters.put(row));
+        let mut dead_letters = Self::default();
+        snapshot.rows.into_iter().for_each(|row| dead_letters.put(row));
         let replaced = snapshot.replaced.into_iter().map(|it| {
             let ReplacedEventsSnapshot { subscription, topic, sequences } = it;
             ((subscription, topic), bitmap::from_text(&sequences).unwrap_or_default())
         });
-        letters.replaced = replaced.collect();
-        letters
+        dead_letters.replaced = replaced.collect();
+        dead_letters
     }
 }
 
@@ -198,7 +198,7 @@ pub(super) trait DeadLettersFold {
     /// The open letters of a handler.
     fn open_of(&self, handler: &str) -> Vec<DeadLetterRow>;
     /// A corrected event replaces that of a letter.
-    fn replace(&mut self, letter: Uuid);
+    fn replace(&mut self, dead_letter: Uuid);
     /// Events of a topic up to here are gone.
     fn trim(&mut self, topic: u32, through: Sequence);
 
@@ -207,8 +207,8 @@ pub(super) trait DeadLettersFold {
         let at = Timestamp::from_millis(header.time);
         match entry {
             Entry::DeadLettered { letter } => {
-                let letter = StoredDeadLetter::clone(letter);
-                self.put(DeadLetterRow { letter, at: header.time, status: DeadLetterStatus::Open, resolution: None });
+                let dead_letter = StoredDeadLetter::clone(letter);
+                self.put(DeadLetterRow { letter: dead_letter, at: header.time, status: DeadLetterStatus::Open, resolution: None });
             }
             Entry::Redriven { letter, by, reason, new_event, .. } => {
                 let resolution =
@@ -279,11 +279,11 @@ impl DeadLettersFold for DeadLetterRows {
         open.iter().map(|row| DeadLetterRow::clone(row)).collect()
     }
 
-    fn replace(&mut self, letter: Uuid) {
+    fn replace(&mut self, dead_letter: Uuid) {
         let is_meant = |row: &&Arc<DeadLetterRow>| {
             row.status == DeadLetterStatus::Open && row.letter.source == DeadLetterSource::Subscription
         };
-        let Some(row) = self.rows.get(&letter).filter(is_meant) else { return };
+        let Some(row) = self.rows.get(&dead_letter).filter(is_meant) else { return };
         let StoredDeadLetter { name, number, sequence, .. } = &row.letter;
         self.replaced.entry((name.clone(), *number)).or_default().insert(sequence.get());
     }
@@ -418,9 +418,9 @@ mod tests {
 
     #[test]
     fn what_a_correction_replaced_is_remembered_through_a_checkpoint() {
-        let mut letters = DeadLetterRows::default();
-        letters.replaced.entry(("mail".to_owned(), 7)).or_default().insert(3);
-        let text = serde_json::to_string(&letters.snapshot()).unwrap();
+        let mut dead_letters = DeadLetterRows::default();
+        dead_letters.replaced.entry(("mail".to_owned(), 7)).or_default().insert(3);
+        let text = serde_json::to_string(&dead_letters.snapshot()).unwrap();
         let again: DeadLetterRows = serde_json::from_str::<DeadLettersSnapshot>(&text).unwrap().into();
         assert!(again.is_replaced("mail", 7, Sequence(3)));
         assert!(!again.is_replaced("mail", 7, Sequence(4)) && !again.is_replaced("log", 7, Sequence(3)));

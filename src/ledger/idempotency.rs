@@ -125,10 +125,10 @@ impl<A: 'static> ReplyRecorder<A> {
 
     /// What `render` makes of the answer, under `ticket`. It is called while deciding, so it must be pure.
     pub fn new(
-        ticket: Arc<IdempotentRequest>,
+        request: Arc<IdempotentRequest>,
         render: impl Fn(Result<&A, &Error>) -> Option<StoredReply> + Send + Sync + 'static,
     ) -> Self {
-        Self(Some(ActiveRecorder { ticket, render: Arc::new(render) }))
+        Self(Some(ActiveRecorder { ticket: request, render: Arc::new(render) }))
     }
 
     /// Whether there is something to keep.
@@ -309,10 +309,10 @@ mod tests {
     }
 
     fn keyed(digest: u64, refused: bool) -> IdempotentCommand<Write> {
-        let keep = ReplyRecorder::new(ticket(digest), |told: Result<&u8, &Error>| {
+        let recorder = ReplyRecorder::new(ticket(digest), |told: Result<&u8, &Error>| {
             Some(answer(told.map_or_else(|error| error.kind().status(), |_| 200)))
         });
-        keep.wrap(Write { refused }).ok().unwrap()
+        recorder.wrap(Write { refused }).ok().unwrap()
     }
 
     fn state() -> LedgerState {
@@ -343,8 +343,8 @@ mod tests {
     #[test]
     fn an_answer_that_is_not_rendered_is_not_kept() {
         let (state, mut overlay) = (state(), Overlay::default());
-        let keep = ReplyRecorder::new(ticket(5), |_: Result<&u8, &Error>| None);
-        let keyed = keep.wrap(Write { refused: false }).ok().unwrap();
+        let recorder = ReplyRecorder::new(ticket(5), |_: Result<&u8, &Error>| None);
+        let keyed = recorder.wrap(Write { refused: false }).ok().unwrap();
         assert!(!keyed.decide(&mut Decision::new(&state, &mut overlay, 1)).unwrap().is_kept);
         assert_eq!(facts(&mut overlay), [offset_committed()]);
         let passing = keep_through_nothing().wrap(Look).ok().unwrap();
@@ -368,8 +368,8 @@ mod tests {
     }
 
     fn keep_through_nothing() -> ReplyRecorder<Option<u8>> {
-        let keep = ReplyRecorder::new(ticket(5), |_: Result<&u8, &Error>| Some(answer(200)));
-        keep.map_answer(|answer: &Option<u8>| answer.map(Ok))
+        let recorder = ReplyRecorder::new(ticket(5), |_: Result<&u8, &Error>| Some(answer(200)));
+        recorder.map_answer(|answer: &Option<u8>| answer.map(Ok))
     }
 
     #[test]
@@ -415,15 +415,15 @@ mod tests {
     #[test]
     fn a_refusal_is_kept_only_while_what_it_rests_on_is_in_force() {
         let (mut state, mut overlay) = (state(), Overlay::default());
-        let keep = |version| RecordReply { ticket: ticket(5), answer: answer(422), rests_on: Some(version) };
+        let recorder = |version| RecordReply { ticket: ticket(5), answer: answer(422), rests_on: Some(version) };
         let topic = Topic { definition: NewTopic::new(topic()), created_at: Timestamp::from_millis(1) };
         let mut decision = Decision::new(&state, &mut overlay, 1);
         decision.add_entry(Entry::TopicRegistered { number: 1, topic }).unwrap();
         overlay.take_records().iter().for_each(|record| state.apply(record).unwrap());
         overlay.clear();
-        keep(Position::ZERO).decide(&mut Decision::new(&state, &mut overlay, 1)).unwrap();
+        recorder(Position::ZERO).decide(&mut Decision::new(&state, &mut overlay, 1)).unwrap();
         assert!(facts(&mut overlay).is_empty());
-        keep(Position(1)).decide(&mut Decision::new(&state, &mut overlay, 1)).unwrap();
+        recorder(Position(1)).decide(&mut Decision::new(&state, &mut overlay, 1)).unwrap();
         assert_eq!(facts(&mut overlay).len(), 1);
     }
 }

@@ -29,8 +29,8 @@ pub(super) struct SnapshotPartWriter {
 }
 
 impl SnapshotPartWriter {
-    pub(super) fn new(parts: mpsc::Sender<String>, part_bytes: usize) -> Self {
-        Self { parts, part_bytes: part_bytes.max(4), buffer: Vec::new() }
+    pub(super) fn new(tables: mpsc::Sender<String>, part_bytes: usize) -> Self {
+        Self { parts: tables, part_bytes: part_bytes.max(4), buffer: Vec::new() }
     }
 
     /// Hands over what is left.

@@ -202,15 +202,15 @@ impl Ledger {
     ///
     /// Where the key has its answer already, nothing is decided: that is [`Kind::IdempotencyKeyInFlight`] for the same
     /// request, whose answer can be looked up by then, and [`Kind::IdempotencyKeyReuse`] for another.
-    pub async fn submit_recording<C: Command>(&self, command: C, keep: ReplyRecorder<C::Answer>) -> Result<C::Answer> {
-        let keyed = match keep.wrap(command) {
+    pub async fn submit_recording<C: Command>(&self, command: C, recorder: ReplyRecorder<C::Answer>) -> Result<C::Answer> {
+        let keyed = match recorder.wrap(command) {
             Ok(keyed) => keyed,
             Err(command) => return self.submit(command).await,
         };
-        let ticket = Arc::clone(&keyed.ticket);
+        let request = Arc::clone(&keyed.ticket);
         let RecordedOutcome { answer, is_kept } = self.submit(keyed).await?;
         if is_kept {
-            ticket.mark_recorded();
+            request.mark_recorded();
         }
         answer
     }
@@ -219,11 +219,11 @@ impl Ledger {
     /// on a version of the registry is kept only while that is in force.
     pub async fn record_reply(
         &self,
-        ticket: Arc<IdempotentRequest>,
+        request: Arc<IdempotentRequest>,
         answer: StoredReply,
         rests_on: Option<Position>,
     ) -> Result<()> {
-        self.submit(RecordReply { ticket, answer, rests_on }).await
+        self.submit(RecordReply { ticket: request, answer, rests_on }).await
     }
 
     /// Looks something up in the durable state.

@@ -27,7 +27,7 @@ pub(super) struct LogOutage {
     /// What new commands are told.
     refusal: Error,
     next_try: Pin<Box<Sleep>>,
-    patience: RetryBudget,
+    retry_budget: RetryBudget,
     /// Appends that ended half way: their records, one behind the other, and how many there are up to the end of each.
     unsure: Vec<Record>,
     ends: Vec<(AppendNumber, usize)>,
@@ -64,10 +64,10 @@ impl RetryBudget {
 impl LogOutage {
     /// Because of `refusal`; `batches` are of appends that ended half way. `patience` is that of the last time, if nothing
     /// was written since.
-    pub(super) fn new(refusal: Error, batches: Vec<AppendBatch>, patience: Option<RetryBudget>) -> Self {
+    pub(super) fn new(refusal: Error, batches: Vec<AppendBatch>, retry_budget: Option<RetryBudget>) -> Self {
         let refusal = refusal.with_retry_after(RETRY_AFTER_SECONDS);
-        let patience = patience.unwrap_or(RetryBudget::NEW);
-        let next_try = Box::pin(tokio::time::sleep(patience.wait));
+        let retry_budget = retry_budget.unwrap_or(RetryBudget::NEW);
+        let next_try = Box::pin(tokio::time::sleep(retry_budget.wait));
         let (mut unsure, mut ends) = (Vec::new(), Vec::new());
         for AppendBatch { turn, records } in batches {
             if !records.is_empty() {
@@ -75,12 +75,12 @@ impl LogOutage {
                 ends.push((turn, unsure.len()));
             }
         }
-        Self { refusal, next_try, patience, unsure, ends, found: 0, ends_here: false }
+        Self { refusal, next_try, retry_budget, unsure, ends, found: 0, ends_here: false }
     }
 
     /// How long it has been going on.
     pub(super) const fn retry_budget(&self) -> RetryBudget {
-        self.patience
+        self.retry_budget
     }
 
     /// What new commands are told.
@@ -89,17 +89,17 @@ impl LogOutage {
     }
 
     /// Ends when the log is to be asked again; never where it is not away.
-    pub(super) async fn next_try(away: Option<&mut Self>) {
-        match away {
-            Some(away) => away.next_try.as_mut().await,
+    pub(super) async fn next_try(outage: Option<&mut Self>) {
+        match outage {
+            Some(outage) => outage.next_try.as_mut().await,
             None => std::future::pending().await,
         }
     }
 
     /// The log was asked and took so long to answer; the next time is later.
     pub(super) fn note_attempt(&mut self, answer: Duration) {
-        self.patience.grow(answer);
-        self.next_try = Box::pin(tokio::time::sleep(self.patience.wait));
+        self.retry_budget.grow(answer);
+        self.next_try = Box::pin(tokio::time::sleep(self.retry_budget.wait));
     }
 
     /// The next records behind the last durable one are these.
@@ -171,30 +171,30 @@ mod tests {
         ] {
             let batches =
                 [5..=7, 8..=9].map(|numbers| AppendBatch { turn: AppendNumber::default(), records: ours(numbers) });
-            let mut away = LogOutage::new(LogOutage::outcome_unknown(), batches.into(), None);
-            pages.iter().for_each(|page| away.compare(page));
-            assert_eq!(away.stored().map(|(_, through)| through), stored, "{name}");
+            let mut outage = LogOutage::new(LogOutage::outcome_unknown(), batches.into(), None);
+            pages.iter().for_each(|page| outage.compare(page));
+            assert_eq!(outage.stored().map(|(_, through)| through), stored, "{name}");
         }
     }
 
     #[tokio::test]
     async fn without_an_append_under_way_nothing_is_stored() {
         for batches in [vec![], vec![AppendBatch { turn: AppendNumber::default(), records: Vec::new() }]] {
-            let mut away = LogOutage::new(LogOutage::outcome_unknown(), batches, None);
-            away.compare(&records(5..=7, "theirs"));
-            assert_eq!(away.stored(), None);
+            let mut outage = LogOutage::new(LogOutage::outcome_unknown(), batches, None);
+            outage.compare(&records(5..=7, "theirs"));
+            assert_eq!(outage.stored(), None);
         }
     }
 
     #[test]
     fn patience_ends_whether_the_server_refuses_or_is_silent() {
         for answer in [Duration::ZERO, ANSWER_MAX] {
-            let (mut patience, mut tries) = (RetryBudget::NEW, 0);
-            while !patience.is_exhausted() {
-                patience.grow(answer);
+            let (mut retry_budget, mut tries) = (RetryBudget::NEW, 0);
+            while !retry_budget.is_exhausted() {
+                retry_budget.grow(answer);
                 tries += 1;
             }
-            assert!(patience.waited < ANSWER_DEADLINE + LONGEST_WAIT + ANSWER_MAX, "{answer:?}");
+            assert!(retry_budget.waited < ANSWER_DEADLINE + LONGEST_WAIT + ANSWER_MAX, "{answer:?}");
             assert!(tries > 5, "{answer:?}");
         }
     }

@@ -22,7 +22,7 @@ pub struct TopicPlacement {
     /// The topic.
     pub topic: Topic,
     /// Its log.
-    pub home: LogLocation,
+    pub location: LogLocation,
     /// Sequences up to here were given in a log that is gone; the topic goes on behind them.
     #[serde(default)]
     pub floor: Sequence,

@@ -366,20 +366,20 @@ impl Registry {
     }
 
     /// Takes in where a topic lives.
-    pub(super) fn place(&mut self, placed: TopicPlacement, defined_at: Position) {
+    pub(super) fn place(&mut self, placement: TopicPlacement, defined_at: Position) {
         self.version = self.version.max(defined_at);
-        let id = placed.topic.definition.id.clone();
-        self.names.insert(id, NamedTopic::Elsewhere(Arc::new(PlacedTopic { placed, defined_at })));
+        let id = placement.topic.definition.id.clone();
+        self.names.insert(id, NamedTopic::Elsewhere(Arc::new(PlacedTopic { placed: placement, defined_at })));
     }
 
     fn empty_memory(&mut self, floor: Sequence) {
         for named in self.names.values_mut() {
             if let NamedTopic::Elsewhere(known) = named
-                && matches!(known.placed.home, LogLocation::Memory(_))
+                && matches!(known.placed.location, LogLocation::Memory(_))
             {
                 let PlacedTopic { placed, defined_at } = known.as_ref();
-                let placed = TopicPlacement { floor, ..placed.clone() };
-                *known = Arc::new(PlacedTopic { placed, defined_at: *defined_at });
+                let placement = TopicPlacement { floor, ..placed.clone() };
+                *known = Arc::new(PlacedTopic { placed: placement, defined_at: *defined_at });
             }
         }
     }

@@ -48,10 +48,10 @@ pub(super) struct StateSnapshot {
     deleted: Vec<u32>,
     /// Topics of other logs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    placed: Vec<(Position, TopicPlacement)>,
+    placement: Vec<(Position, TopicPlacement)>,
     event_types: Vec<(Position, EventType)>,
     /// Without it the checkpoint is of a version that knew no such parts, and is not believed.
-    parts: StateTablesSnapshot,
+    tables: StateTablesSnapshot,
     /// What the entries in the log take up.
     #[serde(default)]
     usage: EntryUsage,
@@ -86,9 +86,9 @@ impl StateSnapshot {
             topics: numbered.clone().map(|topic| (topic.defined_at, topic.topic.clone())).collect(),
             forgotten_through: numbered.map(|topic| topic.forgotten_through).collect(),
             deleted: registry.deleted_numbers().collect(),
-            placed: registry.placed_topics().map(|known| (known.defined_at, known.placed.clone())).collect(),
+            placement: registry.placed_topics().map(|known| (known.defined_at, known.placed.clone())).collect(),
             event_types: registry.event_types().map(|known| (known.defined_at, known.event_type.clone())).collect(),
-            parts: state.tables.snapshot(),
+            tables: state.tables.snapshot(),
             usage: state.usage,
             facts_through: state.facts_through,
         }
@@ -125,13 +125,13 @@ impl StateSnapshot {
         while self.deleted.binary_search(&registry.next_topic_number()).is_ok() {
             registry.push_deleted();
         }
-        for (defined_at, placed) in self.placed {
+        for (defined_at, placed) in self.placement {
             registry.place(placed, defined_at);
         }
         for (defined_at, event_type) in self.event_types {
             registry.add_type(event_type, defined_at);
         }
-        let parts = Arc::new(self.parts.into());
+        let parts = Arc::new(self.tables.into());
         let registry = Arc::new(registry);
         let small = LedgerState {
             position,

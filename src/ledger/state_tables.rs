@@ -38,7 +38,7 @@ pub struct StateTables {
     readers: RwLock<ConsumerRows>,
     projections: RwLock<ProjectionRows>,
     claims: RwLock<ClaimRows>,
-    letters: RwLock<DeadLetterRows>,
+    dead_letters: RwLock<DeadLetterRows>,
     dispatch: RwLock<DispatchRows>,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct StateTablesSnapshot {
     projections: ProjectionsSnapshot,
     deleted_projections: DeletedProjections,
     claims: ClaimsSnapshot,
-    letters: DeadLettersSnapshot,
+    dead_letters: DeadLettersSnapshot,
     dispatch: DispatchSnapshot,
 }
 
@@ -84,7 +84,7 @@ impl StateTables {
 
     /// Dead letters. Held, it keeps the writer from folding: look and let go.
     pub fn dead_letters(&self) -> RwLockReadGuard<'_, DeadLetterRows> {
-        self.letters.read().unwrap_or_else(PoisonError::into_inner)
+        self.dead_letters.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Subscriptions, jobs and pools. Held, it keeps the writer from folding: look and let go.
@@ -97,7 +97,7 @@ impl StateTables {
         self.readers.write().unwrap_or_else(PoisonError::into_inner).apply(entry, header.time);
         self.projections.write().unwrap_or_else(PoisonError::into_inner).apply(entry, header.time);
         self.claims.write().unwrap_or_else(PoisonError::into_inner).apply(entry, header);
-        self.letters.write().unwrap_or_else(PoisonError::into_inner).apply(entry, header);
+        self.dead_letters.write().unwrap_or_else(PoisonError::into_inner).apply(entry, header);
         self.dispatch.write().unwrap_or_else(PoisonError::into_inner).apply(entry, header);
     }
 
@@ -107,7 +107,7 @@ impl StateTables {
             projections: self.projections().snapshot(),
             deleted_projections: self.projections().deleted().clone(),
             claims: self.claims().snapshot(),
-            letters: self.dead_letters().snapshot(),
+            dead_letters: self.dead_letters().snapshot(),
             dispatch: self.dispatch().snapshot(),
         }
     }
@@ -116,23 +116,23 @@ impl StateTables {
 impl StateTables {
     /// All of them are these from here on.
     pub(super) fn replace(&self, snapshot: StateTablesSnapshot) {
-        let StateTablesSnapshot { readers, projections, deleted_projections, claims, letters, dispatch } = snapshot;
+        let StateTablesSnapshot { readers, projections, deleted_projections, claims, dead_letters: letters, dispatch } = snapshot;
         *self.readers.write().unwrap_or_else(PoisonError::into_inner) = readers.into();
         *self.projections.write().unwrap_or_else(PoisonError::into_inner) = (projections, deleted_projections).into();
         *self.claims.write().unwrap_or_else(PoisonError::into_inner) = claims.into();
-        *self.letters.write().unwrap_or_else(PoisonError::into_inner) = letters.into();
+        *self.dead_letters.write().unwrap_or_else(PoisonError::into_inner) = letters.into();
         *self.dispatch.write().unwrap_or_else(PoisonError::into_inner) = dispatch.counted();
     }
 }
 
 impl From<StateTablesSnapshot> for StateTables {
     fn from(snapshot: StateTablesSnapshot) -> Self {
-        let StateTablesSnapshot { readers, projections, deleted_projections, claims, letters, dispatch } = snapshot;
+        let StateTablesSnapshot { readers, projections, deleted_projections, claims, dead_letters: letters, dispatch } = snapshot;
         Self {
             readers: RwLock::new(readers.into()),
             projections: RwLock::new((projections, deleted_projections).into()),
             claims: RwLock::new(claims.into()),
-            letters: RwLock::new(letters.into()),
+            dead_letters: RwLock::new(letters.into()),
             dispatch: RwLock::new(dispatch.counted()),
         }
     }
@@ -140,40 +140,40 @@ impl From<StateTablesSnapshot> for StateTables {
 
 impl TableOverlays {
     /// Consumers and offsets as decided so far, judged at `now`.
-    pub(super) fn consumers<'a>(&'a self, parts: &'a StateTables, now: i64) -> DecidedConsumers<'a> {
-        DecidedConsumers { durable: parts.consumers(), layer: &self.readers, now }
+    pub(super) fn consumers<'a>(&'a self, tables: &'a StateTables, now: i64) -> DecidedConsumers<'a> {
+        DecidedConsumers { durable: tables.consumers(), layer: &self.readers, now }
     }
 
     /// Projections as decided so far.
-    pub(super) fn projections<'a>(&'a self, parts: &'a StateTables) -> DecidedProjections<'a> {
-        DecidedProjections { durable: parts.projections(), layer: &self.projections }
+    pub(super) fn projections<'a>(&'a self, tables: &'a StateTables) -> DecidedProjections<'a> {
+        DecidedProjections { durable: tables.projections(), layer: &self.projections }
     }
 
     /// Claims as decided so far.
-    pub(super) fn claims<'a>(&'a self, parts: &'a StateTables) -> DecidedClaims<'a> {
-        DecidedClaims { durable: parts.claims(), layer: &self.claims }
+    pub(super) fn claims<'a>(&'a self, tables: &'a StateTables) -> DecidedClaims<'a> {
+        DecidedClaims { durable: tables.claims(), layer: &self.claims }
     }
 
     /// Dead letters as decided so far.
-    pub(super) fn dead_letters<'a>(&'a self, parts: &'a StateTables) -> DecidedDeadLetters<'a> {
-        DecidedDeadLetters { durable: parts.dead_letters(), layer: &self.letters }
+    pub(super) fn dead_letters<'a>(&'a self, tables: &'a StateTables) -> DecidedDeadLetters<'a> {
+        DecidedDeadLetters { durable: tables.dead_letters(), layer: &self.letters }
     }
 
     /// Subscriptions, jobs and pools as decided so far.
-    pub(super) fn dispatch<'a>(&'a self, parts: &'a StateTables) -> DecidedDispatch<'a> {
-        DecidedDispatch { durable: parts.dispatch(), layer: &self.dispatch }
+    pub(super) fn dispatch<'a>(&'a self, tables: &'a StateTables) -> DecidedDispatch<'a> {
+        DecidedDispatch { durable: tables.dispatch(), layer: &self.dispatch }
     }
 
     /// Makes a fact visible to the decisions that follow.
-    pub(super) fn note(&mut self, parts: &StateTables, entry: &Entry, header: &RecordHeader) {
-        let mut readers =
-            ConsumersOverlayWriter { durable: &parts.consumers(), layer: &mut self.readers, at: header.position };
-        readers.apply(entry, header.time);
-        let (durable, layer, at) = (&parts.projections(), &mut self.projections, header.position);
+    pub(super) fn note(&mut self, tables: &StateTables, entry: &Entry, header: &RecordHeader) {
+        let mut consumers =
+            ConsumersOverlayWriter { durable: &tables.consumers(), layer: &mut self.readers, at: header.position };
+        consumers.apply(entry, header.time);
+        let (durable, layer, at) = (&tables.projections(), &mut self.projections, header.position);
         LayeredProjections { durable, layer, at }.apply(entry, header.time);
-        LayeredClaims { durable: &parts.claims(), layer: &mut self.claims, at }.apply(entry, header);
-        LayeredLetters { durable: &parts.dead_letters(), layer: &mut self.letters, at }.apply(entry, header);
-        LayeredDispatch { durable: &parts.dispatch(), layer: &mut self.dispatch, at }.apply(entry, header);
+        LayeredClaims { durable: &tables.claims(), layer: &mut self.claims, at }.apply(entry, header);
+        LayeredLetters { durable: &tables.dead_letters(), layer: &mut self.letters, at }.apply(entry, header);
+        LayeredDispatch { durable: &tables.dispatch(), layer: &mut self.dispatch, at }.apply(entry, header);
     }
 
     /// The answer decided under a key and not durable yet.

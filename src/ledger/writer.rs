@@ -290,12 +290,12 @@ impl LedgerWriter {
     async fn catch_up(&mut self) -> Result<(), LogError> {
         let mut topics: Vec<TopicNumber> = Vec::new();
         let before = self.state.position();
-        let away = &mut self.outage;
+        let outage = &mut self.outage;
         let outcome = catch_up::catch_up(self.log.as_ref(), &mut self.state, |_, page| {
             topics.extend(page.iter().map(|record| record.header.topic));
             topics.sort_unstable();
             topics.dedup();
-            away.iter_mut().for_each(|away| away.compare(page));
+            outage.iter_mut().for_each(|outage| outage.compare(page));
         })
         .await;
         if self.state.position() > before {
@@ -321,7 +321,7 @@ impl LedgerWriter {
     async fn retry_log(&mut self) {
         let outcome = tokio::time::timeout(ANSWER_MAX, self.catch_up()).await;
         let answer = if outcome.is_ok() { Duration::ZERO } else { ANSWER_MAX };
-        self.outage.iter_mut().for_each(|away| away.note_attempt(answer));
+        self.outage.iter_mut().for_each(|outage| outage.note_attempt(answer));
         match outcome {
             Ok(Ok(())) => self.end_outage(),
             Ok(Err(LogError::Unavailable(_))) | Err(_) => self.refuse_timed_out(),
@@ -330,7 +330,7 @@ impl LedgerWriter {
     }
 
     fn refuse_timed_out(&mut self) {
-        if self.outage.as_ref().is_some_and(|away| away.retry_budget().is_exhausted()) {
+        if self.outage.as_ref().is_some_and(|outage| outage.retry_budget().is_exhausted()) {
             self.refuse_waiting(&LogOutage::outcome_unknown());
         }
     }
@@ -338,9 +338,9 @@ impl LedgerWriter {
     /// The log can be read again. An append that ended half way is there or not: who waited for it is answered as it was
     /// decided, or decided anew like everybody else.
     fn end_outage(&mut self) {
-        let Some(away) = self.outage.take() else { return };
-        let stored = away.stored();
-        self.retry_budget = stored.is_none().then(|| away.retry_budget());
+        let Some(outage) = self.outage.take() else { return };
+        let stored = outage.stored();
+        self.retry_budget = stored.is_none().then(|| outage.retry_budget());
         self.shared.report_recovered();
         // A try that took too long may have folded what it did not show.
         self.shared.show(&self.state, self.state.registry().topics().map(|topic| topic.number));

@@ -120,7 +120,7 @@ impl ResolvedLocation {
     pub(super) const fn location(&self) -> Option<&LogLocation> {
         match self {
             Self::WithDefault => None,
-            Self::InMemory(home) | Self::In(home, _) => Some(home),
+            Self::InMemory(location) | Self::In(location, _) => Some(location),
         }
     }
 }
@@ -259,7 +259,7 @@ mod tests {
         let streaming = serde_json::from_str(json).unwrap();
         let told = match location_of(&streaming, default_type) {
             Ok(None) => "the default log".to_owned(),
-            Ok(Some(home)) => format!("{home:?}"),
+            Ok(Some(location)) => format!("{location:?}"),
             Err(violation) => {
                 format!("{} {}", violation.pointer, violation.detail.split([':', ';', ',']).next().unwrap())
             }
@@ -329,7 +329,7 @@ mod tests {
             data: Some(data.clone()),
             locations: vec![root.join("allowed")],
         };
-        let place = |home: LogLocation| roots.resolve(&home).map_err(|violation| violation.detail);
+        let place = |location: LogLocation| roots.resolve(&location).map_err(|violation| violation.detail);
         let named = |name: &str| LogLocation::DataFolder(name.to_owned());
         assert_eq!(place(named("a/b")), Ok(ResolvedLocation::In(named("a/b"), data.join("logs/a/b"))));
         assert_eq!(place(inside("data/logs/a/b")), Ok(ResolvedLocation::In(named("a/b"), data.join("logs/a/b"))));

@@ -152,13 +152,13 @@ impl Logs {
 
     /// Every ledger, the default one first.
     pub(crate) fn ledgers(&self) -> Vec<Arc<Ledger>> {
-        let sides = self.side_logs().into_iter().map(|side| Arc::clone(&side.ledger));
+        let sides = self.side_logs().into_iter().map(|side_log| Arc::clone(&side_log.ledger));
         [Arc::clone(&self.default)].into_iter().chain(sides).collect()
     }
 
     /// Every ledger with its home, the default one, which has none, first.
     pub(crate) fn housed_ledgers(&self) -> Vec<(Option<LogLocation>, Arc<Ledger>)> {
-        let sides = self.side_logs().into_iter().map(|side| (Some(side.location.clone()), Arc::clone(&side.ledger)));
+        let sides = self.side_logs().into_iter().map(|side_log| (Some(side_log.location.clone()), Arc::clone(&side_log.ledger)));
         [(None, Arc::clone(&self.default))].into_iter().chain(sides).collect()
     }
 
@@ -168,8 +168,8 @@ impl Logs {
     }
 
     /// The side log of this home.
-    pub(crate) fn side_log(&self, home: &LogLocation) -> Result<Arc<SideLog>> {
-        self.sides.read().unwrap_or_else(PoisonError::into_inner).get(home).cloned().ok_or_else(not_ready)
+    pub(crate) fn side_log(&self, location: &LogLocation) -> Result<Arc<SideLog>> {
+        self.sides.read().unwrap_or_else(PoisonError::into_inner).get(location).cloned().ok_or_else(not_ready)
     }
 
     /// Where a topic lives; `registry` is the default log's. `None` where there is no such topic.
@@ -177,7 +177,7 @@ impl Logs {
         if let Some(topic) = registry.topic(id) {
             return Ok(Some(LocatedTopic { log: LogRef::Default, topic: Arc::clone(topic) }));
         }
-        registry.placed(id).map(|placed| self.locate_placed(placed)).transpose()
+        registry.placed(id).map(|located| self.locate_placed(located)).transpose()
     }
 
     /// Where a topic lives now.
@@ -189,10 +189,10 @@ impl Logs {
         if known.placed.deleting {
             return Err(Error::not_found("topic"));
         }
-        let side = self.side_log(&known.placed.home)?;
-        let topic = side.ledger.registry().topic(&known.placed.topic.definition.id).cloned();
-        let topic = topic.ok_or_else(|| side.ledger.failure().unwrap_or_else(not_ready))?;
-        Ok(LocatedTopic { log: LogRef::Side(side), topic })
+        let side_log = self.side_log(&known.placed.location)?;
+        let topic = side_log.ledger.registry().topic(&known.placed.topic.definition.id).cloned();
+        let topic = topic.ok_or_else(|| side_log.ledger.failure().unwrap_or_else(not_ready))?;
+        Ok(LocatedTopic { log: LogRef::Side(side_log), topic })
     }
 
     /// The log that `streaming` asks for; `None` is the default one.
@@ -216,8 +216,8 @@ impl Logs {
     pub(crate) async fn open(&self, home: &LogLocation) -> Result<LogRef> {
         let lies = self.settings.roots.resolve(home).map_err(refused)?;
         let Some(home) = lies.location() else { return Ok(LogRef::Default) };
-        if let Ok(side) = self.side_log(home) {
-            return Ok(LogRef::Side(side));
+        if let Ok(side_log) = self.side_log(home) {
+            return Ok(LogRef::Side(side_log));
         }
         if !self.settings.side_logs && !matches!(home, LogLocation::Folder(_)) {
             let detail = "asks for a log of its own, which `storage.side_logs: false` allows only in a folder of \
@@ -236,7 +236,7 @@ impl Logs {
     /// Refuses another log in a folder, past what the limit of open files allows.
     fn check_open_files(&self) -> Result<()> {
         let (max, sides) = (self.settings.side_folders_max, self.side_logs());
-        if sides.iter().filter(|side| side.folder.is_some()).count() < max {
+        if sides.iter().filter(|side_log| side_log.folder.is_some()).count() < max {
             return Ok(());
         }
         let detail = format!(
@@ -248,12 +248,12 @@ impl Logs {
 
     /// Opens the log of a home that topics have had before. In memory each begins behind its sequence in `removed`, the
     /// first topic having number 1.
-    pub(crate) async fn reopen(&self, home: &LogLocation, removed: Vec<Sequence>) -> Result<Arc<SideLog>> {
-        match self.settings.roots.resolve(home).map_err(refused)? {
+    pub(crate) async fn reopen(&self, location: &LogLocation, removed: Vec<Sequence>) -> Result<Arc<SideLog>> {
+        match self.settings.roots.resolve(location).map_err(refused)? {
             ResolvedLocation::WithDefault => {
                 Err(Error::new(Kind::Unavailable, "Its folder is now the default log's own."))
             }
-            lies => self.start(home.clone(), &lies, removed).await,
+            lies => self.start(location.clone(), &lies, removed).await,
         }
     }
 
@@ -265,7 +265,7 @@ impl Logs {
         let log: Arc<dyn Log> = match &folder {
             Some(folder) => {
                 let sides = self.side_logs();
-                let others = sides.iter().filter_map(|side| side.folder.as_deref());
+                let others = sides.iter().filter_map(|side_log| side_log.folder.as_deref());
                 location::check_apart(folder, others).map_err(refused)?;
                 let opened = open_folder_apart(folder.clone(), self.settings.folders.clone()).await;
                 Arc::new(opened.map_err(not_opened)?)
@@ -276,16 +276,16 @@ impl Logs {
         let LogSettings { checkpoint_rows, answers_millis, .. } = self.settings;
         let (clock, incidents) = (LogClock::new(Arc::clone(&self.clock)), Arc::clone(&self.settings.incidents));
         let ledger = Ledger::open(log, clock, state, checkpoint_rows, answers_millis, incidents).await;
-        let side = Arc::new(SideLog { location: home.clone(), ledger: Arc::new(ledger.map_err(not_opened)?), folder });
-        self.sides.write().unwrap_or_else(PoisonError::into_inner).insert(home, Arc::clone(&side));
-        Ok(side)
+        let side_log = Arc::new(SideLog { location: home.clone(), ledger: Arc::new(ledger.map_err(not_opened)?), folder });
+        self.sides.write().unwrap_or_else(PoisonError::into_inner).insert(home, Arc::clone(&side_log));
+        Ok(side_log)
     }
 
     /// Every log that keeps no promises any more.
     pub(crate) fn failures(&self) -> Vec<LogFailure> {
         let default = self.default.failure().map(|error| LogFailure { log: DEFAULT.to_owned(), error });
         let failed =
-            |side: Arc<SideLog>| Some(LogFailure { log: side.location.public_name(), error: side.ledger.failure()? });
+            |side_log: Arc<SideLog>| Some(LogFailure { log: side_log.location.public_name(), error: side_log.ledger.failure()? });
         default.into_iter().chain(self.side_logs().into_iter().filter_map(failed)).collect()
     }
 
@@ -304,7 +304,7 @@ impl Logs {
     /// Every log in which something is wrong though it goes on, and what.
     fn warnings(&self) -> Vec<(String, String)> {
         let sides = self.side_logs();
-        let sides = sides.iter().map(|side| (side.location.public_name(), &side.ledger));
+        let sides = sides.iter().map(|side_log| (side_log.location.public_name(), &side_log.ledger));
         let ledgers = std::iter::once((DEFAULT.to_owned(), &self.default)).chain(sides);
         let of_ledger = |(name, ledger): (String, &Arc<Ledger>)| {
             let warnings =

@@ -128,7 +128,7 @@ async fn record_losses(ledger: &Ledger, losses: &RepairLosses) -> Result<Salvage
 struct LostDefinitions {
     topics: Vec<(u32, Topic)>,
     types: Vec<EventType>,
-    placed: Vec<TopicPlacement>,
+    located: Vec<TopicPlacement>,
 }
 
 impl LostDefinitions {
@@ -136,11 +136,11 @@ impl LostDefinitions {
         let topics = registry.topics().filter(|topic| losses.has(topic.defined_at));
         let types = registry.event_types().filter(|known| losses.has(known.defined_at));
         // What a lost fact did to all topics of memory logs cannot be seen in any of them.
-        let placed = registry.placed_topics().filter(|_| !losses.positions.is_empty());
+        let located = registry.placed_topics().filter(|_| !losses.positions.is_empty());
         Self {
             topics: topics.map(|topic| (topic.number.0, topic.topic.clone())).collect(),
             types: types.map(|known| known.event_type.clone()).collect(),
-            placed: placed.map(|known| known.placed.clone()).collect(),
+            located: located.map(|known| known.placed.clone()).collect(),
         }
     }
 
@@ -203,8 +203,8 @@ impl Command for RecordLosses {
         for event_type in &self.again.types {
             decision.add_due_entry(Entry::EventTypeRegistered { event_type: event_type.clone() })?;
         }
-        for placed in &self.again.placed {
-            decision.add_due_entry(Entry::TopicPlaced { placed: placed.clone() })?;
+        for located in &self.again.located {
+            decision.add_due_entry(Entry::TopicPlaced { placed: located.clone() })?;
         }
         if !self.losses.positions.is_empty() {
             // Before what follows, which is folded into it.

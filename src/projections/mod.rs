@@ -48,7 +48,7 @@ impl Projections<'_> {
         &self,
         name: &str,
         definition: NewProjection,
-        keep: ReplyRecorder<RegisterOutcome<Projection>>,
+        recorder: ReplyRecorder<RegisterOutcome<Projection>>,
     ) -> Result<RegisterOutcome<Projection>> {
         check(name, &definition)?;
         let ledger = self.ledger_of(&definition)?;
@@ -59,10 +59,10 @@ impl Projections<'_> {
             return Err(decide::reads_something_else());
         }
         let checkpoint = known.map_or(Offset::ZERO, |known| known.entry.checkpoint);
-        let shown = self.renderer_for(&keep, &ledger, name, (&definition, checkpoint)).await?;
-        let keep = match shown.clone() {
+        let shown = self.renderer_for(&recorder, &ledger, name, (&definition, checkpoint)).await?;
+        let recorder = match shown.clone() {
             None => ReplyRecorder::disabled(),
-            Some(shown) => keep.map_answer(move |outcome: &RegisterOutcome<ProjectionRow>| {
+            Some(shown) => recorder.map_answer(move |outcome: &RegisterOutcome<ProjectionRow>| {
                 Some(Ok(match outcome {
                     RegisterOutcome::Created(entry) => RegisterOutcome::Created(shown(entry)),
                     RegisterOutcome::Unchanged(entry) => RegisterOutcome::Unchanged(shown(entry)),
@@ -70,7 +70,7 @@ impl Projections<'_> {
             }),
         };
         let floor = self.last_generation_elsewhere(name, &ledger);
-        let outcome = ledger.submit_recording(PutProjection { name: name.to_owned(), definition, floor }, keep).await?;
+        let outcome = ledger.submit_recording(PutProjection { name: name.to_owned(), definition, floor }, recorder).await?;
         drop(turn);
         Ok(match outcome {
             RegisterOutcome::Created(entry) => {
@@ -107,8 +107,8 @@ impl Projections<'_> {
     }
 
     /// Ends a projection.
-    pub(crate) async fn delete(&self, name: &str, keep: ReplyRecorder<()>) -> Result<()> {
-        self.find(name)?.ledger.submit_recording(DeleteProjection { name: name.to_owned() }, keep).await
+    pub(crate) async fn delete(&self, name: &str, recorder: ReplyRecorder<()>) -> Result<()> {
+        self.find(name)?.ledger.submit_recording(DeleteProjection { name: name.to_owned() }, recorder).await
     }
 
     /// Records how far a view has come.
@@ -116,9 +116,9 @@ impl Projections<'_> {
         &self,
         name: &str,
         to: NewCheckpoint,
-        keep: ReplyRecorder<Projection>,
+        recorder: ReplyRecorder<Projection>,
     ) -> Result<Projection> {
-        self.advance_to(to.offset, name, MoveCheckpoint { name: name.to_owned(), to }, keep).await
+        self.advance_to(to.offset, name, MoveCheckpoint { name: name.to_owned(), to }, recorder).await
     }
 
     /// Begins the next generation behind `offset`.
@@ -126,9 +126,9 @@ impl Projections<'_> {
         &self,
         name: &str,
         offset: Offset,
-        keep: ReplyRecorder<Projection>,
+        recorder: ReplyRecorder<Projection>,
     ) -> Result<Projection> {
-        self.advance_to(offset, name, ResetProjection { name: name.to_owned(), offset }, keep).await
+        self.advance_to(offset, name, ResetProjection { name: name.to_owned(), offset }, recorder).await
     }
 
     /// Has something decided by which a projection comes to `offset`.
@@ -137,15 +137,15 @@ impl Projections<'_> {
         offset: Offset,
         name: &str,
         command: impl Command<Answer = ProjectionRow>,
-        keep: ReplyRecorder<Projection>,
+        recorder: ReplyRecorder<Projection>,
     ) -> Result<Projection> {
         let LocatedProjection { ledger, entry } = self.find(name)?;
-        let shown = self.renderer_for(&keep, &ledger, name, (&entry.definition, offset)).await?;
-        let keep = match shown.clone() {
+        let shown = self.renderer_for(&recorder, &ledger, name, (&entry.definition, offset)).await?;
+        let recorder = match shown.clone() {
             None => ReplyRecorder::disabled(),
-            Some(shown) => keep.map_answer(move |entry| Some(Ok(shown(entry)))),
+            Some(shown) => recorder.map_answer(move |entry| Some(Ok(shown(entry)))),
         };
-        let entry = ledger.submit_recording(command, keep).await?;
+        let entry = ledger.submit_recording(command, recorder).await?;
         self.view_after(&ledger, name, entry, shown).await
     }
 
@@ -191,12 +191,12 @@ impl Projections<'_> {
     /// log, which a decision cannot: it is told as of just before.
     async fn renderer_for<A: 'static>(
         &self,
-        keep: &ReplyRecorder<A>,
+        recorder: &ReplyRecorder<A>,
         ledger: &Ledger,
         name: &str,
         (definition, checkpoint): (&NewProjection, Offset),
     ) -> Result<Option<ProjectionRenderer>> {
-        if !keep.is_enabled() {
+        if !recorder.is_enabled() {
             return Ok(None);
         }
         let lag = lag::of(ledger, definition, checkpoint, ledger.now()).await?;

@@ -99,21 +99,21 @@ fn network_of(address: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
-    fn enter(crowd: &Arc<AddressLimiter>, address: &str) -> Option<AddressPermit> {
-        crowd.try_acquire(address.parse().unwrap())
+    fn enter(limiter: &Arc<AddressLimiter>, address: &str) -> Option<AddressPermit> {
+        limiter.try_acquire(address.parse().unwrap())
     }
 
     #[test]
     fn there_are_so_many_in_all_and_from_one_address_and_none_is_remembered() {
-        let crowd = AddressLimiter::new(3, 2);
-        let (one, two) = (enter(&crowd, "10.0.0.1").unwrap(), enter(&crowd, "::ffff:10.0.0.1").unwrap());
-        assert!(enter(&crowd, "10.0.0.1").is_none(), "three from one address");
-        let other = enter(&crowd, "2001:db8::1").unwrap();
-        assert!(enter(&crowd, "10.0.0.2").is_none(), "four in all");
+        let limiter = AddressLimiter::new(3, 2);
+        let (one, two) = (enter(&limiter, "10.0.0.1").unwrap(), enter(&limiter, "::ffff:10.0.0.1").unwrap());
+        assert!(enter(&limiter, "10.0.0.1").is_none(), "three from one address");
+        let other = enter(&limiter, "2001:db8::1").unwrap();
+        assert!(enter(&limiter, "10.0.0.2").is_none(), "four in all");
         drop(one);
-        let again = enter(&crowd, "2001:db8::ffff").unwrap();
-        assert_eq!(crowd.lock_counts().by_address.len(), 2, "one network is one address");
+        let again = enter(&limiter, "2001:db8::ffff").unwrap();
+        assert_eq!(limiter.lock_counts().by_address.len(), 2, "one network is one address");
         drop((two, other, again));
-        assert!(crowd.lock_counts().by_address.is_empty());
+        assert!(limiter.lock_counts().by_address.is_empty());
     }
 }

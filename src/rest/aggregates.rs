@@ -23,9 +23,9 @@ pub(super) fn routes() -> Router<AppState> {
         .route("/v1/aggregates/{subject_type}/{subject}/events", get(list))
 }
 
-async fn show(asked: ApiRequest) -> HandlerResult {
-    asked.allow_params(&["topic"])?.check_accepts_json()?;
-    response_budget::budgeted_event(&asked.app, asked.app.events().aggregate(aggregate_query(&asked)?), |aggregate| {
+async fn show(request: ApiRequest) -> HandlerResult {
+    request.allow_params(&["topic"])?.check_accepts_json()?;
+    response_budget::budgeted_event(&request.app, request.app.events().aggregate(aggregate_query(&request)?), |aggregate| {
         Ok(aggregate_response(aggregate))
     })
     .await
@@ -42,25 +42,25 @@ fn aggregate_response(aggregate: &Aggregate) -> Response {
     ok_response(JSON, Body::from(body))
 }
 
-async fn list(asked: ApiRequest) -> HandlerResult {
-    asked.allow_params(&["topic", "after", "limit"])?.check_accepts_json()?;
-    response_budget::budgeted_page(&asked.app, asked.app.events().read_aggregate(aggregate_query(&asked)?), |page| {
+async fn list(request: ApiRequest) -> HandlerResult {
+    request.allow_params(&["topic", "after", "limit"])?.check_accepts_json()?;
+    response_budget::budgeted_page(&request.app, request.app.events().read_aggregate(aggregate_query(&request)?), |page| {
         let rest = format!(r#""nextAfter":{},"aggregateSequence":{}"#, page.next_after, page.aggregate_sequence);
         Ok(ok_response(JSON, Body::from(with_items(&page.items, &[], &rest))))
     })
     .await
 }
 
-fn aggregate_query(asked: &ApiRequest) -> Result<AggregateRead> {
-    let params = &asked.params;
+fn aggregate_query(request: &ApiRequest) -> Result<AggregateRead> {
+    let params = &request.params;
     Ok(AggregateRead {
         topic: params.topic()?,
-        subject_type: match asked.path_param("subject_type") {
+        subject_type: match request.path_param("subject_type") {
             NO_SUBJECT_TYPE => None,
-            _ => Some(asked.identifier("subject_type")?),
+            _ => Some(request.identifier("subject_type")?),
         },
-        subject: asked.path_param("subject").to_owned(),
+        subject: request.path_param("subject").to_owned(),
         after: AggregateSequence(params.after()?),
-        limit: params.limit(asked.app.options.limit_default)?,
+        limit: params.limit(request.app.options.limit_default)?,
     })
 }

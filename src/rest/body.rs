@@ -41,12 +41,12 @@ pub(crate) async fn read_body(
         return Err(too_large(limit));
     }
     // A silent client has sent nothing that needs room.
-    let mut room = app.reserve_body()?;
+    let mut reservation = app.reserve_body()?;
     let began = Instant::now();
-    let Some(first) = next_chunk(app, &mut body).await? else { return Ok((Bytes::new(), room)) };
-    room.grow_to(first.len())?;
+    let Some(first) = next_chunk(app, &mut body).await? else { return Ok((Bytes::new(), reservation)) };
+    reservation.grow_to(first.len())?;
     if announced == Some(first.len()) {
-        return Ok((first, room));
+        return Ok((first, reservation));
     }
     let mut whole = Vec::new();
     let mut next = Some(first);
@@ -57,14 +57,14 @@ pub(crate) async fn read_body(
         }
         if size > whole.capacity() {
             let capacity = next_capacity(whole.capacity(), size, announced.unwrap_or(limit.bytes));
-            room.grow_to(capacity)?;
+            reservation.grow_to(capacity)?;
             whole.reserve_exact(capacity - whole.len());
         }
         whole.extend_from_slice(&piece);
         drop(piece);
         next = next_piece_before(app, &mut body, deadline(began, whole.len(), app.options.body_timeout)).await?;
     }
-    Ok((whole.into(), room))
+    Ok((whole.into(), reservation))
 }
 
 /// How large a buffer becomes that has to hold `size` bytes: never twice what has arrived, and not larger than the body

@@ -61,43 +61,43 @@ fn parse_claim_batch<T: DeserializeOwned>(profile: IdentifierProfile, bytes: &[u
 }
 
 /// `POST /v1/claims`, of one event or of several.
-async fn create_claims(mut asked: ApiRequest) -> HandlerResult<Reply> {
-    asked.allow_params(&[])?.check_sends_json()?;
-    let body = asked.bytes().await?;
-    let producer = producer(asked.headers())?;
-    let profile = asked.app.profile();
+async fn create_claims(mut request: ApiRequest) -> HandlerResult<Reply> {
+    request.allow_params(&[])?.check_sends_json()?;
+    let body = request.bytes().await?;
+    let producer = producer(request.headers())?;
+    let profile = request.app.profile();
     let Some(claims) = parse_claim_batch::<NewClaim>(profile, &body)? else {
         let claim: NewClaim = body::json(profile, &body)?;
-        return asked.respond_with(Reply::ok, |keep| asked.writes().claim(claim, producer.as_ref(), keep)).await;
+        return request.respond_with(Reply::ok, |recorder| request.writes().claim(claim, producer.as_ref(), recorder)).await;
     };
-    let told = |outcomes: &Vec<Result<ClaimOutcome>>| results_reply(outcomes, ClaimResultBody::Outcome);
-    asked.respond_with(told, |keep| asked.writes().claim_batch(claims, producer.as_ref(), keep)).await
+    let reply = |outcomes: &Vec<Result<ClaimOutcome>>| results_reply(outcomes, ClaimResultBody::Outcome);
+    request.respond_with(reply, |recorder| request.writes().claim_batch(claims, producer.as_ref(), recorder)).await
 }
 
-async fn complete_batch(mut asked: ApiRequest) -> HandlerResult<Reply> {
-    asked.allow_params(&[])?;
-    let ClaimBatch::<ClaimCompletion> { claims } = asked.json().await?;
-    let producer = producer(asked.headers())?;
-    let told = |outcomes: &Vec<Result<Claim>>| results_reply(outcomes, |claim| ClaimResultBody::Claim { claim });
-    asked.respond_with(told, |keep| asked.writes().complete_claims(claims, producer.as_ref(), keep)).await
+async fn complete_batch(mut request: ApiRequest) -> HandlerResult<Reply> {
+    request.allow_params(&[])?;
+    let ClaimBatch::<ClaimCompletion> { claims } = request.json().await?;
+    let producer = producer(request.headers())?;
+    let reply = |outcomes: &Vec<Result<Claim>>| results_reply(outcomes, |claim| ClaimResultBody::Claim { claim });
+    request.respond_with(reply, |recorder| request.writes().complete_claims(claims, producer.as_ref(), recorder)).await
 }
 
-async fn list(asked: ApiRequest) -> HandlerResult {
-    asked.allow_params(&["handler", "limit", "cursor"])?.check_accepts_json()?;
-    let wanted = PageQuery::of(&asked)?;
+async fn list(request: ApiRequest) -> HandlerResult {
+    request.allow_params(&["handler", "limit", "cursor"])?.check_accepts_json()?;
+    let query = PageQuery::of(&request)?;
     let missing = || Error::invalid("/handler", "is missing: say whose claims");
-    let handler = asked.params.one("handler")?.ok_or_else(missing)?;
-    let page = asked.app.events().open_claims(handler, wanted.cursor.as_ref(), wanted.limit).await?;
-    pages::page_response(&page, wanted.limit)
+    let handler = request.params.one("handler")?.ok_or_else(missing)?;
+    let page = request.app.events().open_claims(handler, query.cursor.as_ref(), query.limit).await?;
+    pages::page_response(&page, query.limit)
 }
 
-async fn show(asked: ApiRequest) -> HandlerResult {
-    asked.allow_params(&[])?.check_accepts_json()?;
-    let piece = asked.path_param("id");
+async fn show(request: ApiRequest) -> HandlerResult {
+    request.allow_params(&[])?.check_accepts_json()?;
+    let piece = request.path_param("id");
     if let (_, Some("heartbeat" | "done" | "fail" | "release")) = custom_methods::split(piece) {
         return Err(Problem::not_allowed("POST"));
     }
-    pages::json_response(&asked.app.events().open_claim(piece).await?)
+    pages::json_response(&request.app.events().open_claim(piece).await?)
 }
 
 /// What `:heartbeat` and `:release` take.
@@ -108,28 +108,28 @@ struct ClaimTokenBody {
 }
 
 /// `POST /v1/claims/{id}:heartbeat`, `:done`, `:fail` and `:release`.
-async fn custom_method(mut asked: ApiRequest) -> HandlerResult<Reply> {
-    asked.allow_params(&[])?;
-    let piece = asked.path_param("id").to_owned();
+async fn custom_method(mut request: ApiRequest) -> HandlerResult<Reply> {
+    request.allow_params(&[])?;
+    let piece = request.path_param("id").to_owned();
     let (id, verb) = custom_methods::split(&piece);
     match verb {
         Some("heartbeat") => {
-            let ClaimTokenBody { token } = asked.json().await?;
-            asked.respond_with(Reply::ok, |keep| asked.writes().heartbeat(id, token, keep)).await
+            let ClaimTokenBody { token } = request.json().await?;
+            request.respond_with(Reply::ok, |recorder| request.writes().heartbeat(id, token, recorder)).await
         }
         Some("release") => {
-            let ClaimTokenBody { token } = asked.json().await?;
-            asked.respond_with(Reply::ok, |keep| asked.writes().release_claim(id, token, keep)).await
+            let ClaimTokenBody { token } = request.json().await?;
+            request.respond_with(Reply::ok, |recorder| request.writes().release_claim(id, token, recorder)).await
         }
         Some("done") => {
-            let completion: Completion = asked.json().await?;
-            let producer = producer(asked.headers())?;
+            let completion: Completion = request.json().await?;
+            let producer = producer(request.headers())?;
             let producer = producer.as_ref();
-            asked.respond_with(Reply::ok, |keep| asked.writes().complete_claim(id, completion, producer, keep)).await
+            request.respond_with(Reply::ok, |recorder| request.writes().complete_claim(id, completion, producer, recorder)).await
         }
         Some("fail") => {
-            let failure: ClaimFailure = asked.json().await?;
-            asked.respond_with(Reply::ok, |keep| asked.writes().fail_claim(id, failure, keep)).await
+            let failure: ClaimFailure = request.json().await?;
+            request.respond_with(Reply::ok, |recorder| request.writes().fail_claim(id, failure, recorder)).await
         }
         Some(_) => Err(custom_methods::unknown()),
         None => Err(Problem::not_allowed("GET, HEAD")),

@@ -47,44 +47,44 @@ pub(super) fn routes() -> Router<AppState> {
         )
 }
 
-async fn create(mut asked: ApiRequest) -> HandlerResult<Reply> {
-    asked.allow_params(&[])?;
-    let consumer: NewConsumer = asked.json().await?;
-    asked.respond_with(created_reply, |keep| asked.writes().create_consumer(consumer, keep)).await
+async fn create(mut request: ApiRequest) -> HandlerResult<Reply> {
+    request.allow_params(&[])?;
+    let consumer: NewConsumer = request.json().await?;
+    request.respond_with(created_reply, |recorder| request.writes().create_consumer(consumer, recorder)).await
 }
 
 fn created_reply(consumer: &Consumer) -> Reply {
     Reply::created(&ConsumerEnvelope { data: consumer }, &format!("/v1/consumers/{}", consumer.id))
 }
 
-async fn list(asked: ApiRequest) -> HandlerResult {
-    asked.allow_params(&["consumerGroup", "limit", "cursor"])?.check_accepts_json()?;
-    let wanted = PageQuery::of(&asked)?;
-    let group = asked.params.one("consumerGroup")?;
-    let page = asked.app.events().consumers(group, wanted.cursor.as_ref(), wanted.limit).await?;
-    pages::page_response(&page, wanted.limit)
+async fn list(request: ApiRequest) -> HandlerResult {
+    request.allow_params(&["consumerGroup", "limit", "cursor"])?.check_accepts_json()?;
+    let query = PageQuery::of(&request)?;
+    let group = request.params.one("consumerGroup")?;
+    let page = request.app.events().consumers(group, query.cursor.as_ref(), query.limit).await?;
+    pages::page_response(&page, query.limit)
 }
 
-async fn show(asked: ApiRequest) -> HandlerResult {
-    asked.allow_params(&[])?.check_accepts_json()?;
-    let consumer = asked.app.events().consumer(id_of(&asked)?).await?;
+async fn show(request: ApiRequest) -> HandlerResult {
+    request.allow_params(&[])?.check_accepts_json()?;
+    let consumer = request.app.events().consumer(id_of(&request)?).await?;
     pages::json_response(&ConsumerEnvelope { data: &consumer })
 }
 
-async fn remove(asked: ApiRequest) -> HandlerResult<Reply> {
-    asked.allow_params(&[])?;
-    let id = id_of(&asked)?;
-    asked.respond_with(Reply::no_content, |keep| asked.writes().delete_consumer(id, keep)).await
+async fn remove(request: ApiRequest) -> HandlerResult<Reply> {
+    request.allow_params(&[])?;
+    let id = id_of(&request)?;
+    request.respond_with(Reply::no_content, |recorder| request.writes().delete_consumer(id, recorder)).await
 }
 
 /// `POST /v1/consumers/{id}:commit`.
-async fn custom_method(mut asked: ApiRequest) -> HandlerResult<Reply> {
-    asked.allow_params(&[])?;
-    match custom_methods::split(asked.path_param("id")) {
+async fn custom_method(mut request: ApiRequest) -> HandlerResult<Reply> {
+    request.allow_params(&[])?;
+    match custom_methods::split(request.path_param("id")) {
         (id, Some("commit")) => {
             let id = uuid(id)?;
-            let offset = committed_offset(asked.json().await?)?;
-            asked.respond_with(Reply::ok, |keep| asked.writes().commit_offset(id, offset, keep)).await
+            let offset = committed_offset(request.json().await?)?;
+            request.respond_with(Reply::ok, |recorder| request.writes().commit_offset(id, offset, recorder)).await
         }
         (_, Some(_)) => Err(custom_methods::unknown()),
         (_, None) => Err(Problem::not_allowed(METHODS)),
@@ -103,39 +103,39 @@ fn committed_offset(CommitBody { offset }: CommitBody) -> Result<Offset> {
     })
 }
 
-async fn list_groups(asked: ApiRequest) -> HandlerResult {
-    asked.allow_params(&["limit", "cursor"])?.check_accepts_json()?;
-    let wanted = PageQuery::of(&asked)?;
-    let page = asked.app.events().consumer_groups(wanted.cursor.as_ref(), wanted.limit).await?;
-    pages::page_response(&page, wanted.limit)
+async fn list_groups(request: ApiRequest) -> HandlerResult {
+    request.allow_params(&["limit", "cursor"])?.check_accepts_json()?;
+    let query = PageQuery::of(&request)?;
+    let page = request.app.events().consumer_groups(query.cursor.as_ref(), query.limit).await?;
+    pages::page_response(&page, query.limit)
 }
 
-async fn show_group(asked: ApiRequest) -> HandlerResult {
-    asked.allow_params(&[])?.check_accepts_json()?;
-    pages::json_response(&asked.app.events().consumer_group(asked.path_param("name")).await?)
+async fn show_group(request: ApiRequest) -> HandlerResult {
+    request.allow_params(&[])?.check_accepts_json()?;
+    pages::json_response(&request.app.events().consumer_group(request.path_param("name")).await?)
 }
 
 /// `POST /v1/consumer-groups/{name}:reset`.
-async fn group_custom_method(mut asked: ApiRequest) -> HandlerResult<Reply> {
-    asked.allow_params(&[])?;
-    match custom_methods::split(asked.path_param("name")) {
+async fn group_custom_method(mut request: ApiRequest) -> HandlerResult<Reply> {
+    request.allow_params(&[])?;
+    match custom_methods::split(request.path_param("name")) {
         (name, Some("reset")) => {
             let name = name.to_owned();
-            let reset = group_reset(asked.json().await?)?;
-            asked.respond_with(Reply::ok, |keep| asked.writes().reset_group(&name, reset, keep)).await
+            let reset = group_reset(request.json().await?)?;
+            request.respond_with(Reply::ok, |recorder| request.writes().reset_group(&name, reset, recorder)).await
         }
         (_, Some(_)) => Err(custom_methods::unknown()),
         (_, None) => Err(Problem::not_allowed(METHODS)),
     }
 }
 
-async fn remove_group(asked: ApiRequest) -> HandlerResult<Reply> {
-    asked.allow_params(&[])?;
-    let name = asked.path_param("name");
+async fn remove_group(request: ApiRequest) -> HandlerResult<Reply> {
+    request.allow_params(&[])?;
+    let name = request.path_param("name");
     if let (_, Some("reset")) = custom_methods::split(name) {
         return Err(Problem::not_allowed("POST"));
     }
-    asked.respond_with(Reply::no_content, |keep| asked.writes().delete_group(name, keep)).await
+    request.respond_with(Reply::no_content, |recorder| request.writes().delete_group(name, recorder)).await
 }
 
 /// `{topic, offset: n|"earliest"|"latest"}` or `{topic, time}`.
@@ -164,10 +164,10 @@ fn not_an_offset() -> Error {
 }
 
 /// The consumer a path names. A verb of one is not read or deleted, but posted.
-fn id_of(asked: &ApiRequest) -> HandlerResult<Uuid> {
-    match custom_methods::split(asked.path_param("id")) {
+fn id_of(request: &ApiRequest) -> HandlerResult<Uuid> {
+    match custom_methods::split(request.path_param("id")) {
         (_, Some("commit")) => Err(Problem::not_allowed("POST")),
-        _ => Ok(uuid(asked.path_param("id"))?),
+        _ => Ok(uuid(request.path_param("id"))?),
     }
 }
 

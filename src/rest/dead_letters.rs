@@ -32,9 +32,9 @@ pub(super) fn routes() -> Router<AppState> {
         )
 }
 
-async fn list(asked: ApiRequest) -> HandlerResult {
-    asked.allow_params(&["source", "name", "topic", "status", "limit", "cursor"])?.check_accepts_json()?;
-    let (wanted, params) = (PageQuery::of(&asked)?, &asked.params);
+async fn list(request: ApiRequest) -> HandlerResult {
+    request.allow_params(&["source", "name", "topic", "status", "limit", "cursor"])?.check_accepts_json()?;
+    let (wanted, params) = (PageQuery::of(&request)?, &request.params);
     let filter = DeadLetterFilter {
         source: params.one("source")?.map(source).transpose()?,
         name: params.one("name")?.map(str::to_owned),
@@ -45,7 +45,7 @@ async fn list(asked: ApiRequest) -> HandlerResult {
             Some(_) => return Err(Error::invalid("/status", "must be `open` or `all`").into()),
         },
     };
-    let page = asked.app.events().dead_letters(&filter, wanted.cursor.as_ref(), wanted.limit).await?;
+    let page = request.app.events().dead_letters(&filter, wanted.cursor.as_ref(), wanted.limit).await?;
     pages::page_response(&page, wanted.limit)
 }
 
@@ -57,18 +57,18 @@ fn source(text: &str) -> Result<DeadLetterSource> {
     }
 }
 
-async fn summary(asked: ApiRequest) -> HandlerResult {
-    asked.allow_params(&[])?.check_accepts_json()?;
-    pages::json_response(&asked.app.events().dead_letter_summary().await?)
+async fn summary(request: ApiRequest) -> HandlerResult {
+    request.allow_params(&[])?.check_accepts_json()?;
+    pages::json_response(&request.app.events().dead_letter_summary().await?)
 }
 
-async fn show(asked: ApiRequest) -> HandlerResult {
-    asked.allow_params(&[])?.check_accepts_json()?;
-    let piece = asked.path_param("id");
+async fn show(request: ApiRequest) -> HandlerResult {
+    request.allow_params(&[])?.check_accepts_json()?;
+    let piece = request.path_param("id");
     if let (_, Some("redrive" | "discard")) = custom_methods::split(piece) {
         return Err(Problem::not_allowed("POST"));
     }
-    pages::json_response(&asked.app.events().dead_letter(id_of(piece)?).await?)
+    pages::json_response(&request.app.events().dead_letter(id_of(piece)?).await?)
 }
 
 /// `{reason}`.
@@ -80,44 +80,44 @@ struct DiscardBody {
 }
 
 /// `POST /v1/dead-letters/{id}:redrive` and `:discard`.
-async fn custom_method(mut asked: ApiRequest) -> HandlerResult<Reply> {
-    asked.allow_params(&[])?;
-    let piece = asked.path_param("id").to_owned();
+async fn custom_method(mut request: ApiRequest) -> HandlerResult<Reply> {
+    request.allow_params(&[])?;
+    let piece = request.path_param("id").to_owned();
     let (id, verb) = custom_methods::split(&piece);
-    let by = producer(asked.headers());
+    let by = producer(request.headers());
     match verb {
         Some("redrive") => {
-            let (id, redrive): (_, RedriveRequest) = (id_of(id)?, optional_body(&mut asked).await?);
+            let (id, redrive): (_, RedriveRequest) = (id_of(id)?, optional_body(&mut request).await?);
             let by = by?;
-            asked.respond_with(Reply::ok, |keep| asked.writes().redrive(id, redrive, by.as_ref(), keep)).await
+            request.respond_with(Reply::ok, |recorder| request.writes().redrive(id, redrive, by.as_ref(), recorder)).await
         }
         Some("discard") => {
-            let (id, DiscardBody { reason }) = (id_of(id)?, optional_body(&mut asked).await?);
+            let (id, DiscardBody { reason }) = (id_of(id)?, optional_body(&mut request).await?);
             let by = by?;
-            asked.respond_with(Reply::ok, |keep| asked.writes().discard(id, reason, by.as_ref(), keep)).await
+            request.respond_with(Reply::ok, |recorder| request.writes().discard(id, reason, by.as_ref(), recorder)).await
         }
         Some(_) => Err(custom_methods::unknown()),
         None => Err(Problem::not_allowed("GET, HEAD")),
     }
 }
 
-async fn redrive_all(mut asked: ApiRequest) -> HandlerResult<Reply> {
-    asked.allow_params(&[])?;
-    let order: BulkResolveRequest = optional_body(&mut asked).await?;
-    let by = producer(asked.headers())?;
-    asked.respond_with(Reply::ok, |keep| asked.writes().redrive_all(order, by.as_ref(), keep)).await
+async fn redrive_all(mut request: ApiRequest) -> HandlerResult<Reply> {
+    request.allow_params(&[])?;
+    let order: BulkResolveRequest = optional_body(&mut request).await?;
+    let by = producer(request.headers())?;
+    request.respond_with(Reply::ok, |recorder| request.writes().redrive_all(order, by.as_ref(), recorder)).await
 }
 
-async fn discard_all(mut asked: ApiRequest) -> HandlerResult<Reply> {
-    asked.allow_params(&[])?;
-    let order: BulkResolveRequest = optional_body(&mut asked).await?;
-    let by = producer(asked.headers())?;
-    asked.respond_with(Reply::ok, |keep| asked.writes().discard_all(order, by.as_ref(), keep)).await
+async fn discard_all(mut request: ApiRequest) -> HandlerResult<Reply> {
+    request.allow_params(&[])?;
+    let order: BulkResolveRequest = optional_body(&mut request).await?;
+    let by = producer(request.headers())?;
+    request.respond_with(Reply::ok, |recorder| request.writes().discard_all(order, by.as_ref(), recorder)).await
 }
 
 /// What an order says; one without a body says nothing.
-async fn optional_body<T: Default + DeserializeOwned>(asked: &mut ApiRequest) -> HandlerResult<T> {
-    if asked.bytes().await?.is_empty() { Ok(T::default()) } else { asked.json().await }
+async fn optional_body<T: Default + DeserializeOwned>(request: &mut ApiRequest) -> HandlerResult<T> {
+    if request.bytes().await?.is_empty() { Ok(T::default()) } else { request.json().await }
 }
 
 fn id_of(text: &str) -> Result<Uuid> {

@@ -16,12 +16,12 @@ pub(super) fn routes() -> Router<AppState> {
 }
 
 /// `POST /v1/server/dispatch:resume`.
-async fn resume(asked: ApiRequest) -> HandlerResult<Reply> {
-    asked.allow_params(&[])?;
-    let by = producer(asked.headers())?;
+async fn resume(request: ApiRequest) -> HandlerResult<Reply> {
+    request.allow_params(&[])?;
+    let by = producer(request.headers())?;
     let by = by.as_ref().map_or("unknown", |by| by.0.as_str());
-    asked.app.broker.refresh().await?;
-    let writes = asked.writes();
+    request.app.broker.refresh().await?;
+    let writes = request.writes();
     let resumed = |(): &()| Reply::ok(&json!({"status": SubscriptionStatus::Active}));
-    asked.respond_with(resumed, |keep| writes.resume_dispatch(by, keep)).await
+    request.respond_with(resumed, |recorder| writes.resume_dispatch(by, recorder)).await
 }

@@ -26,17 +26,17 @@ pub(super) fn routes() -> Router<AppState> {
     )
 }
 
-async fn list(asked: ApiRequest) -> HandlerResult {
-    asked.allow_params(&["status", "subscription", "event", "group", "limit", "cursor"])?.check_accepts_json()?;
-    let (wanted, params) = (PageQuery::of(&asked)?, &asked.params);
+async fn list(request: ApiRequest) -> HandlerResult {
+    request.allow_params(&["status", "subscription", "event", "group", "limit", "cursor"])?.check_accepts_json()?;
+    let (wanted, params) = (PageQuery::of(&request)?, &request.params);
     let filter = JobFilter {
         status: params.one("status")?.map(status).transpose()?,
         subscription: params.one("subscription")?.map(str::to_owned),
         event: params.one("event")?.map(event).transpose()?,
         group: params.one("group")?.map(str::to_owned),
     };
-    asked.app.broker.refresh().await?;
-    let page = asked.app.broker.jobs(None).list(&filter, wanted.cursor.as_ref(), wanted.limit).await?;
+    request.app.broker.refresh().await?;
+    let page = request.app.broker.jobs(None).list(&filter, wanted.cursor.as_ref(), wanted.limit).await?;
     pages::page_response(&page, wanted.limit)
 }
 
@@ -52,28 +52,28 @@ fn event(text: &str) -> Result<Uuid> {
     Uuid::try_parse(text).map_err(|_| Error::invalid("/event", "must be a UUID"))
 }
 
-async fn create(mut asked: ApiRequest) -> HandlerResult<Reply> {
-    asked.allow_params(&[])?;
-    let task: NewTask = asked.json().await?;
+async fn create(mut request: ApiRequest) -> HandlerResult<Reply> {
+    request.allow_params(&[])?;
+    let task: NewTask = request.json().await?;
     let made = |job: &DispatchJob| Reply::created(job, &format!("/v1/dispatch-jobs/{}", job.id));
-    let jobs = asked.app.broker.jobs(None);
-    asked.respond_with(made, |keep| jobs.create_task(task, keep)).await
+    let jobs = request.app.broker.jobs(None);
+    request.respond_with(made, |recorder| jobs.create_task(task, recorder)).await
 }
 
-async fn show(asked: ApiRequest) -> HandlerResult {
-    let piece = asked.path_param("id");
+async fn show(request: ApiRequest) -> HandlerResult {
+    let piece = request.path_param("id");
     if let (_, Some(_)) = custom_methods::split(piece) {
         return Err(Problem::not_allowed("POST"));
     }
-    asked.allow_params(&[])?.check_accepts_json()?;
-    asked.app.broker.refresh().await?;
-    pages::json_response(&asked.app.broker.jobs(None).get(piece).await?)
+    request.allow_params(&[])?.check_accepts_json()?;
+    request.app.broker.refresh().await?;
+    pages::json_response(&request.app.broker.jobs(None).get(piece).await?)
 }
 
 /// `POST /v1/dispatch-jobs/{id}:retry`, `:cancel` and `:complete`.
-async fn custom_method(asked: ApiRequest) -> HandlerResult<Reply> {
-    asked.allow_params(&[])?;
-    let (id, verb) = custom_methods::split(asked.path_param("id"));
+async fn custom_method(request: ApiRequest) -> HandlerResult<Reply> {
+    request.allow_params(&[])?;
+    let (id, verb) = custom_methods::split(request.path_param("id"));
     let verb = match verb {
         Some("retry") => JobAction::Retry,
         Some("cancel") => JobAction::Cancel,
@@ -81,8 +81,8 @@ async fn custom_method(asked: ApiRequest) -> HandlerResult<Reply> {
         Some(_) => return Err(custom_methods::unknown()),
         None => return Err(Problem::not_allowed("GET, HEAD")),
     };
-    let by = producer(asked.headers())?;
-    asked.app.broker.refresh().await?;
-    let jobs = asked.app.broker.jobs(by.as_ref());
-    asked.respond_with(Reply::ok, |keep| jobs.act(id, verb, keep)).await
+    let by = producer(request.headers())?;
+    request.app.broker.refresh().await?;
+    let jobs = request.app.broker.jobs(by.as_ref());
+    request.respond_with(Reply::ok, |recorder| jobs.act(id, verb, recorder)).await
 }

@@ -41,20 +41,20 @@ pub(super) fn routes() -> Router<AppState> {
         )
 }
 
-async fn list(asked: ApiRequest) -> HandlerResult {
-    asked.allow_params(&["type", "topic", "limit", "cursor"])?.check_accepts_json()?;
-    let wanted = PageQuery::of(&asked)?;
-    let pattern = asked.params.pattern("type")?;
-    let topic = asked.params.identifier::<TopicId>("topic")?;
-    let (cursor, limit) = (wanted.cursor.as_ref(), wanted.limit);
-    let page = asked.app.events().event_types(pattern.as_ref(), topic.as_ref(), cursor, limit).await?;
+async fn list(request: ApiRequest) -> HandlerResult {
+    request.allow_params(&["type", "topic", "limit", "cursor"])?.check_accepts_json()?;
+    let query = PageQuery::of(&request)?;
+    let pattern = request.params.pattern("type")?;
+    let topic = request.params.identifier::<TopicId>("topic")?;
+    let (cursor, limit) = (query.cursor.as_ref(), query.limit);
+    let page = request.app.events().event_types(pattern.as_ref(), topic.as_ref(), cursor, limit).await?;
     pages::page_response(&page, limit)
 }
 
-async fn register(mut asked: ApiRequest) -> HandlerResult<Reply> {
-    asked.allow_params(&[])?;
-    let event_type: NewEventType = asked.json().await?;
-    asked.respond_with(registered_reply, |keep| asked.writes().register_event_type(event_type, keep)).await
+async fn register(mut request: ApiRequest) -> HandlerResult<Reply> {
+    request.allow_params(&[])?;
+    let event_type: NewEventType = request.json().await?;
+    request.respond_with(registered_reply, |recorder| request.writes().register_event_type(event_type, recorder)).await
 }
 
 fn registered_reply(registered: &RegisterOutcome<EventType>) -> Reply {
@@ -67,73 +67,73 @@ fn registered_reply(registered: &RegisterOutcome<EventType>) -> Reply {
     }
 }
 
-async fn show(asked: ApiRequest) -> HandlerResult {
-    asked.allow_params(&[])?.check_accepts_json()?;
-    pages::json_response(&asked.app.events().event_type(&id_of(&asked)?).await?)
+async fn show(request: ApiRequest) -> HandlerResult {
+    request.allow_params(&[])?.check_accepts_json()?;
+    pages::json_response(&request.app.events().event_type(&id_of(&request)?).await?)
 }
 
-async fn remove(asked: ApiRequest) -> HandlerResult<Reply> {
-    asked.allow_params(&[])?;
-    let id = id_of(&asked)?;
-    asked.respond_with(Reply::no_content, |keep| asked.writes().delete_event_type(&id, keep)).await
+async fn remove(request: ApiRequest) -> HandlerResult<Reply> {
+    request.allow_params(&[])?;
+    let id = id_of(&request)?;
+    request.respond_with(Reply::no_content, |recorder| request.writes().delete_event_type(&id, recorder)).await
 }
 
 /// The event type a path names. A verb of one is not read or deleted, but posted.
-fn id_of(asked: &ApiRequest) -> HandlerResult<EventTypeId> {
-    match asked.identifier_and_method(custom_methods::OF_EVENT_TYPE) {
+fn id_of(request: &ApiRequest) -> HandlerResult<EventTypeId> {
+    match request.identifier_and_method(custom_methods::OF_EVENT_TYPE) {
         (_, Some(_)) => Err(Problem::not_allowed("POST")),
-        (id, None) => Ok(asked.parse_identifier(&id)?),
+        (id, None) => Ok(request.parse_identifier(&id)?),
     }
 }
 
 /// `POST /v1/event-types/{id}:archive`.
-async fn custom_method(asked: ApiRequest) -> HandlerResult<Reply> {
-    asked.allow_params(&[])?;
-    match asked.identifier_and_method(custom_methods::OF_EVENT_TYPE) {
+async fn custom_method(request: ApiRequest) -> HandlerResult<Reply> {
+    request.allow_params(&[])?;
+    match request.identifier_and_method(custom_methods::OF_EVENT_TYPE) {
         (id, Some(_)) => {
-            let id = asked.parse_identifier(&id)?;
-            asked.respond_with(Reply::ok, |keep| asked.writes().archive_event_type(&id, keep)).await
+            let id = request.parse_identifier(&id)?;
+            request.respond_with(Reply::ok, |recorder| request.writes().archive_event_type(&id, recorder)).await
         }
         (id, None) => Err(custom_methods::unknown_for_identifier(&id, METHODS)),
     }
 }
 
-async fn add_version(mut asked: ApiRequest) -> HandlerResult<Reply> {
-    asked.allow_params(&[])?;
-    let id: EventTypeId = asked.identifier("id")?;
-    let version: NewVersion = asked.json().await?;
+async fn add_version(mut request: ApiRequest) -> HandlerResult<Reply> {
+    request.allow_params(&[])?;
+    let id: EventTypeId = request.identifier("id")?;
+    let version: NewVersion = request.json().await?;
     let versions = format!("/v1/event-types/{id}/versions");
     let added = move |added: &RegisterOutcome<RegisteredVersion>| match added {
         RegisterOutcome::Created(made) => Reply::created(made, &format!("{versions}/{}", made.definition.version)),
         RegisterOutcome::Unchanged(known) => Reply::ok(known),
     };
-    asked.respond_with(added, |keep| asked.writes().add_version(&id, version, keep)).await
+    request.respond_with(added, |recorder| request.writes().add_version(&id, version, recorder)).await
 }
 
-async fn show_version(asked: ApiRequest) -> HandlerResult {
-    asked.allow_params(&[])?.check_accepts_json()?;
-    let version = asked.path_param("version");
+async fn show_version(request: ApiRequest) -> HandlerResult {
+    request.allow_params(&[])?.check_accepts_json()?;
+    let version = request.path_param("version");
     if let (_, Some("finalise" | "deprecate")) = custom_methods::split(version) {
         return Err(Problem::not_allowed("POST"));
     }
-    let event_type = asked.app.events().event_type(&asked.identifier("id")?).await?;
-    let wanted = version_of(version)?;
-    let found = event_type.versions.iter().find(|known| known.definition.version == wanted);
+    let event_type = request.app.events().event_type(&request.identifier("id")?).await?;
+    let query = version_of(version)?;
+    let found = event_type.versions.iter().find(|known| known.definition.version == query);
     pages::json_response(found.ok_or_else(|| Error::not_found("version"))?)
 }
 
 /// `POST …/versions/{version}:finalise` and `:deprecate`.
-async fn version_custom_method(asked: ApiRequest) -> HandlerResult<Reply> {
-    asked.allow_params(&[])?;
-    let id: EventTypeId = asked.identifier("id")?;
-    match custom_methods::split(asked.path_param("version")) {
+async fn version_custom_method(request: ApiRequest) -> HandlerResult<Reply> {
+    request.allow_params(&[])?;
+    let id: EventTypeId = request.identifier("id")?;
+    match custom_methods::split(request.path_param("version")) {
         (version, Some("finalise")) => {
             let version = version_of(version)?;
-            asked.respond_with(Reply::ok, |keep| asked.writes().finalise_version(&id, version, keep)).await
+            request.respond_with(Reply::ok, |recorder| request.writes().finalise_version(&id, version, recorder)).await
         }
         (version, Some("deprecate")) => {
             let version = version_of(version)?;
-            asked.respond_with(Reply::ok, |keep| asked.writes().deprecate_version(&id, version, keep)).await
+            request.respond_with(Reply::ok, |recorder| request.writes().deprecate_version(&id, version, recorder)).await
         }
         (_, None) => Err(Problem::not_allowed("GET, HEAD")),
         (_, Some(_)) => Err(custom_methods::unknown()),

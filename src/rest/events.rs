@@ -41,62 +41,62 @@ pub(super) fn routes() -> Router<AppState> {
         .route("/v1/events:batch", post(idempotent(BATCH_BODY, publish_batch)))
 }
 
-async fn publish(mut asked: ApiRequest) -> HandlerResult<Reply> {
-    let sent = negotiate::request_format(asked.headers())?;
+async fn publish(mut request: ApiRequest) -> HandlerResult<Reply> {
+    let sent = negotiate::request_format(request.headers())?;
     if sent == RequestFormat::CloudEvents {
         // Boxed, so that a single event needs no room for this.
-        return Box::pin(publish_batch(asked)).await;
+        return Box::pin(publish_batch(request)).await;
     }
-    asked.allow_params(&["waitFor", "timeout"])?.check_accepts_json()?;
-    let wait_for = ProjectionWait::of(&asked)?;
-    let body = asked.bytes().await?;
-    let profile = asked.app.profile();
+    request.allow_params(&["waitFor", "timeout"])?.check_accepts_json()?;
+    let wait_for = ProjectionWait::of(&request)?;
+    let body = request.bytes().await?;
+    let profile = request.app.profile();
     // Boxed: it is handed on a few times, and would take its room in every one of them.
     let event = Box::new(match sent {
         RequestFormat::Json => parse(profile, &body)?,
-        RequestFormat::BinaryCloudEvent => cloudevents::from_headers(profile, asked.headers(), &body)?,
+        RequestFormat::BinaryCloudEvent => cloudevents::from_headers(profile, request.headers(), &body)?,
         RequestFormat::CloudEvent | RequestFormat::CloudEvents => cloudevents::from_structured(profile, &body)?,
     });
     drop(body);
-    asked.release_bytes();
-    let producer = producer(asked.headers())?;
-    wait_for.check(&asked.app, &event)?;
-    let publish = async |keep| {
-        let published = asked.writes().publish(event, producer.as_ref(), keep).await?;
-        wait_for.wait_applied(&asked.app, &[&published.event]).await?;
+    request.release_bytes();
+    let producer = producer(request.headers())?;
+    wait_for.check(&request.app, &event)?;
+    let publish = async |recorder| {
+        let published = request.writes().publish(event, producer.as_ref(), recorder).await?;
+        wait_for.wait_applied(&request.app, &[&published.event]).await?;
         Ok(published)
     };
-    asked.respond_with(published_reply, publish).await
+    request.respond_with(published_reply, publish).await
 }
 
-async fn publish_batch(mut asked: ApiRequest) -> HandlerResult<Reply> {
-    asked.allow_params(&["atomic", "waitFor", "timeout"])?.check_accepts_json()?;
-    let sent = negotiate::request_format(asked.headers())?;
-    let atomicity = match asked.params.one("atomic")? {
+async fn publish_batch(mut request: ApiRequest) -> HandlerResult<Reply> {
+    request.allow_params(&["atomic", "waitFor", "timeout"])?.check_accepts_json()?;
+    let sent = negotiate::request_format(request.headers())?;
+    let atomicity = match request.params.one("atomic")? {
         None => Atomicity::PerTopic,
         Some("all") => Atomicity::All,
         Some(_) => return Err(Error::invalid("/atomic", "must be `all`, or be left out").into()),
     };
-    let wait_for = ProjectionWait::of(&asked)?;
-    let body = asked.bytes().await?;
+    let wait_for = ProjectionWait::of(&request)?;
+    let body = request.bytes().await?;
     let events = match sent {
-        RequestFormat::Json => parse_batch(asked.app.profile(), &body)?,
-        RequestFormat::CloudEvents => cloudevents::from_batch(asked.app.profile(), &body)?,
+        RequestFormat::Json => parse_batch(request.app.profile(), &body)?,
+        RequestFormat::CloudEvents => cloudevents::from_batch(request.app.profile(), &body)?,
         RequestFormat::CloudEvent | RequestFormat::BinaryCloudEvent => return Err(one_event_only().into()),
     };
     drop(body);
-    asked.release_bytes();
+    request.release_bytes();
     if events.is_empty() {
         return Err(Error::invalid("/events", "is empty: a batch has at least one event").into());
     }
-    let producer = producer(asked.headers())?;
-    let publish = async |keep| {
-        let outcome = asked.writes().publish_batch(events, atomicity, producer.as_ref(), keep).await?;
+    let producer = producer(request.headers())?;
+    let publish = async |recorder| {
+        let outcome = request.writes().publish_batch(events, atomicity, producer.as_ref(), recorder).await?;
         let stored: Vec<_> = outcome.iter().flatten().map(|published| &published.event).collect();
-        wait_for.wait_applied(&asked.app, &stored).await?;
+        wait_for.wait_applied(&request.app, &stored).await?;
         Ok(outcome)
     };
-    asked.respond_with(batch_reply, publish).await
+    request.respond_with(batch_reply, publish).await
 }
 
 /// An event as our JSON spells it.
@@ -169,18 +169,18 @@ fn published_reply(published: &PublishedEvent) -> Reply {
         PublishOutcome::Created => StatusCode::CREATED,
         PublishOutcome::Duplicate { .. } => StatusCode::OK,
     };
-    let mut told = Reply::event(status, event);
+    let mut reply = Reply::event(status, event);
     if let Ok(location) = location(event.id) {
-        told = told.with_header(LOCATION, location);
+        reply = reply.with_header(LOCATION, location);
     }
     if *deprecated {
-        told = told.with_header(DEPRECATION, HEADER_TRUE);
+        reply = reply.with_header(DEPRECATION, HEADER_TRUE);
     }
     match outcome {
-        PublishOutcome::Created => told,
-        PublishOutcome::Duplicate { payload_mismatch: false } => told.with_header(REPLAYED, HEADER_TRUE),
+        PublishOutcome::Created => reply,
+        PublishOutcome::Duplicate { payload_mismatch: false } => reply.with_header(REPLAYED, HEADER_TRUE),
         PublishOutcome::Duplicate { payload_mismatch: true } => {
-            told.with_header(REPLAYED, HEADER_TRUE).with_header(MISMATCH, HEADER_TRUE)
+            reply.with_header(REPLAYED, HEADER_TRUE).with_header(MISMATCH, HEADER_TRUE)
         }
     }
 }
@@ -208,13 +208,13 @@ fn batch_reply(outcome: &BatchOutcome) -> Reply {
     let (total, succeeded) = (outcome.len(), outcome.iter().filter(|result| result.is_ok()).count());
     // Writing to memory cannot fail.
     let _ = write!(body, r#"]}},"meta":{{"total":{total},"succeeded":{succeeded},"failed":{}}}}}"#, total - succeeded);
-    let told = Reply::results(StatusCode::MULTI_STATUS, body, events);
+    let reply = Reply::results(StatusCode::MULTI_STATUS, body, events);
     // Where nothing was stored, an event that may fare better the next time is tried again under the same key. Where
     // something was, the key has had its effect, and what is left of the batch takes another.
     let may_pass = |result: &Result<PublishedEvent>| result.as_ref().is_err_and(|error| error.kind().is_retryable());
     match succeeded == 0 && outcome.iter().any(may_pass) {
-        true => told.without_storing(),
-        false => told,
+        true => reply.without_storing(),
+        false => reply,
     }
 }
 
@@ -279,11 +279,11 @@ mod tests {
     #[test]
     fn stored_events_are_named_and_not_repeated_in_what_is_kept() {
         use crate::ledger::ReplyPiece;
-        let told = batch_reply(&vec![stored(), stored()]);
-        let pieces = told.to_stored().unwrap().body;
+        let reply = batch_reply(&vec![stored(), stored()]);
+        let pieces = reply.to_stored().unwrap().body;
         let events = pieces.iter().filter(|piece| **piece == ReplyPiece::Event(Position(9))).count();
         assert!(events == 2 && !format!("{pieces:?}").contains("an"), "{pieces:?}");
-        let whole = told.to_stored_whole().unwrap().body;
+        let whole = reply.to_stored_whole().unwrap().body;
         assert!(matches!(whole.as_slice(), [ReplyPiece::Text(text)] if text.matches(r#"{"an":"event"}"#).count() == 2));
     }
 }

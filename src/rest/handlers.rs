@@ -23,28 +23,28 @@ pub(super) fn routes() -> Router<AppState> {
         .route("/v1/handlers/{name}", get(show).put(idempotent(DEFINITION, put)).delete(idempotent(NO_BODY, remove)))
 }
 
-async fn list(asked: ApiRequest) -> HandlerResult {
-    asked.allow_params(&["limit", "cursor"])?.check_accepts_json()?;
-    let wanted = PageQuery::of(&asked)?;
-    let page = asked.app.events().handlers(wanted.cursor.as_ref(), wanted.limit).await?;
-    pages::page_response(&page, wanted.limit)
+async fn list(request: ApiRequest) -> HandlerResult {
+    request.allow_params(&["limit", "cursor"])?.check_accepts_json()?;
+    let query = PageQuery::of(&request)?;
+    let page = request.app.events().handlers(query.cursor.as_ref(), query.limit).await?;
+    pages::page_response(&page, query.limit)
 }
 
-async fn show(asked: ApiRequest) -> HandlerResult {
-    asked.allow_params(&[])?.check_accepts_json()?;
-    pages::json_response(&asked.app.events().handler(asked.path_param("name")).await?)
+async fn show(request: ApiRequest) -> HandlerResult {
+    request.allow_params(&[])?.check_accepts_json()?;
+    pages::json_response(&request.app.events().handler(request.path_param("name")).await?)
 }
 
-async fn remove(asked: ApiRequest) -> HandlerResult<Reply> {
-    asked.allow_params(&[])?;
-    asked.respond_with(Reply::no_content, |keep| asked.writes().delete_handler(asked.path_param("name"), keep)).await
+async fn remove(request: ApiRequest) -> HandlerResult<Reply> {
+    request.allow_params(&[])?;
+    request.respond_with(Reply::no_content, |recorder| request.writes().delete_handler(request.path_param("name"), recorder)).await
 }
 
-async fn put(mut asked: ApiRequest) -> HandlerResult<Reply> {
-    asked.allow_params(&[])?;
-    let handler: NewHandler = asked.json().await?;
-    asked
-        .respond_with(registered_reply, |keep| asked.writes().put_handler(asked.path_param("name"), handler, keep))
+async fn put(mut request: ApiRequest) -> HandlerResult<Reply> {
+    request.allow_params(&[])?;
+    let handler: NewHandler = request.json().await?;
+    request
+        .respond_with(registered_reply, |recorder| request.writes().put_handler(request.path_param("name"), handler, recorder))
         .await
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct HeadMeter {
     bytes: AtomicUsize,
     /// Whether a body is being read instead.
     is_body: AtomicBool,
-    room: Mutex<Option<ByteReservation>>,
+    reservation: Mutex<Option<ByteReservation>>,
 }
 
 /// A body that is being read; what comes after it is the next head.
@@ -29,7 +29,7 @@ impl HeadMeter {
     /// For a connection of this address.
     pub(crate) fn new(budget: &ByteBudget, usage: &Arc<AddressUsage>) -> Arc<Self> {
         let budget = budget.charged_to(usage);
-        Arc::new(Self { budget, bytes: AtomicUsize::new(0), is_body: AtomicBool::new(false), room: Mutex::default() })
+        Arc::new(Self { budget, bytes: AtomicUsize::new(0), is_body: AtomicBool::new(false), reservation: Mutex::default() })
     }
 
     /// So many bytes were read; `Err`: there is no room for them.
@@ -41,9 +41,9 @@ impl HeadMeter {
         if bytes <= FREE_BYTES {
             return Ok(());
         }
-        let mut held = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.reservation.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *held {
-            Some(room) => room.grow_to(bytes),
+            Some(reservation) => reservation.grow_to(bytes),
             None => {
                 *held = Some(self.budget.try_reserve(bytes)?);
                 Ok(())
@@ -54,7 +54,7 @@ impl HeadMeter {
     /// The head is whole; its request has a body or not.
     pub(crate) fn parsed(self: &Arc<Self>, has_body: bool) -> Option<BodyReading> {
         if self.bytes.swap(0, Ordering::Relaxed) > FREE_BYTES {
-            *self.room.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            *self.reservation.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
         self.is_body.store(has_body, Ordering::Relaxed);
         has_body.then(|| BodyReading(Arc::clone(self)))

@@ -151,10 +151,10 @@ where
 }
 
 /// The answer that the request has already.
-async fn replay_stored(app: &AppState, ticket: &IdempotentRequest) -> HandlerResult<Option<Response>> {
-    match app.broker.stored_replies().find(ticket.key).await? {
+async fn replay_stored(app: &AppState, request: &IdempotentRequest) -> HandlerResult<Option<Response>> {
+    match app.broker.stored_replies().find(request.key).await? {
         None => Ok(None),
-        Some(found) if found.answers(ticket.digest) => Ok(Some(reply::replay_response(found.replay().await?))),
+        Some(found) if found.answers(request.digest) => Ok(Some(reply::replay_response(found.replay().await?))),
         Some(_) => Err(IdempotentRequest::reused().into()),
     }
 }
@@ -162,20 +162,20 @@ async fn replay_stored(app: &AppState, ticket: &IdempotentRequest) -> HandlerRes
 /// Keeps an answer that no decision has kept.
 async fn store_reply(
     app: &AppState,
-    ticket: &Arc<IdempotentRequest>,
+    request: &Arc<IdempotentRequest>,
     outcome: &HandlerResult<Reply>,
     began_at: Position,
 ) -> HandlerResult<()> {
     let kept = match outcome {
-        _ if ticket.is_recorded() => None,
-        Ok(told) => told.to_stored_whole(),
+        _ if request.is_recorded() => None,
+        Ok(reply) => reply.to_stored_whole(),
         Err(problem) if is_key_problem(problem) => None,
         Err(problem) => problem.to_stored(),
     };
     match kept {
         Some(kept) => {
             let rests_on = outcome.is_err().then_some(began_at);
-            Ok(app.broker.stored_replies().record_reply(Arc::clone(ticket), kept, rests_on).await?)
+            Ok(app.broker.stored_replies().record_reply(Arc::clone(request), kept, rests_on).await?)
         }
         None => Ok(()),
     }

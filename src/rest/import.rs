@@ -52,11 +52,11 @@ pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/v1/events:import", post(import))
 }
 
-async fn import(asked: ApiRequest) -> HandlerResult {
-    asked.allow_params(&[])?;
-    check_media(asked.headers())?;
-    let keyed = idempotency::key_of(asked.headers())?.map(|key| KeyedImport::begin(&asked, &key)).transpose()?;
-    let (app, body) = asked.into_body();
+async fn import(request: ApiRequest) -> HandlerResult {
+    request.allow_params(&[])?;
+    check_media(request.headers())?;
+    let keyed = idempotency::key_of(request.headers())?.map(|key| KeyedImport::begin(&request, &key)).transpose()?;
+    let (app, body) = request.into_body();
     if let Some(keyed) = &keyed
         && let Some(found) = app.broker.stored_replies().find(keyed.key).await?
     {
@@ -67,8 +67,8 @@ async fn import(asked: ApiRequest) -> HandlerResult {
         };
     }
     let (report, pieces) = ImportReport::new(app.options.import_unread_timeout);
-    let room = app.reserve_import()?;
-    let lines = LineReader::of(body, keyed.as_ref().map(|_| blake3::Hasher::new()), room);
+    let reservation = app.reserve_import()?;
+    let lines = LineReader::of(body, keyed.as_ref().map(|_| blake3::Hasher::new()), reservation);
     let importing = ImportRun { app, lines, count: ImportCounts::default(), report, keyed };
     let mut task = JoinSet::new();
     task.spawn(importing.run());
@@ -102,10 +102,10 @@ struct KeyedImport {
 }
 
 impl KeyedImport {
-    fn begin(asked: &ApiRequest, key: &str) -> Result<Self> {
-        let key = idempotency::fingerprint(asked, key);
-        let about = idempotency::digest_of(asked, &[]);
-        Ok(Self { key, about, _turn: idempotency::acquire_key(&asked.app, key)? })
+    fn begin(request: &ApiRequest, key: &str) -> Result<Self> {
+        let key = idempotency::fingerprint(request, key);
+        let about = idempotency::digest_of(request, &[]);
+        Ok(Self { key, about, _turn: idempotency::acquire_key(&request.app, key)? })
     }
 
     /// The digest of the whole body, which is read for nothing else.
@@ -123,10 +123,10 @@ impl KeyedImport {
 
     /// Keeps the last line.
     async fn store_reply(&self, app: &AppState, lines: &blake3::Hasher, line: &Value) -> Result<()> {
-        let ticket = app.broker.stored_replies().request(self.key, self.digest(lines));
+        let request = app.broker.stored_replies().request(self.key, self.digest(lines));
         let headers = vec![(CONTENT_TYPE.as_str().to_owned(), "application/x-ndjson".to_owned())];
         let body = vec![ReplyPiece::Text(format!("{line}\n"))];
-        app.broker.stored_replies().record_reply(ticket, StoredReply { status: 200, headers, body }, None).await
+        app.broker.stored_replies().record_reply(request, StoredReply { status: 200, headers, body }, None).await
     }
 }
 

@@ -46,7 +46,7 @@ type TraceIdDigits = [u8; 32];
 
 /// Answers one request.
 pub(crate) async fn handle(
-    front: Arc<HttpFrontend>,
+    frontend: Arc<HttpFrontend>,
     peer: PeerAddress,
     parking: Option<ParkingSlot>,
     (request, reading): (Request<Incoming>, Option<BodyReading>),
@@ -58,7 +58,7 @@ pub(crate) async fn handle(
     let method = request.method().clone();
     let uri = request.uri().clone();
     let origin = request.headers().get(ORIGIN).cloned();
-    let mut response = match normalise(&front, body_drain::DrainedBody::wrap(request, &front.options, reading)) {
+    let mut response = match normalise(&frontend, body_drain::DrainedBody::wrap(request, &frontend.options, reading)) {
         Err(problem) => {
             // What an earlier poll of this connection left behind must not answer the next one: that may be another caller's.
             parking.iter().for_each(ParkingSlot::clear);
@@ -74,7 +74,7 @@ pub(crate) async fn handle(
             if let Some(body_room) = &body_room {
                 request.extensions_mut().insert(body_room.clone());
             }
-            let mut router = front.router();
+            let mut router = frontend.router();
             let mut answer = pin!(on_behalf_of(Arc::clone(&peer.usage), router.call(request)));
             let response = match waits {
                 true => {
@@ -82,14 +82,14 @@ pub(crate) async fn handle(
                     parking.iter().for_each(ParkingSlot::clear);
                     response
                 }
-                false => match alarm.timeout(front.options.request_timeout, answer.as_mut()).await {
+                false => match alarm.timeout(frontend.options.request_timeout, answer.as_mut()).await {
                     Some(response) => response,
                     None => Ok(axum::response::IntoResponse::into_response(request_timed_out())),
                 },
             };
             match response {
                 Ok(response) => {
-                    match response_budget::with_reservation((&front, &peer.usage), &method, body_room, response) {
+                    match response_budget::with_reservation((&frontend, &peer.usage), &method, body_room, response) {
                         Ok(response) => write_problem(response, &method, uri.path(), trace.id()),
                         Err(problem) => problem.respond(uri.path(), trace.id()),
                     }
@@ -98,7 +98,7 @@ pub(crate) async fn handle(
             }
         }
     };
-    front.browsers.add_cors_headers(origin, &mut response);
+    frontend.browsers.add_cors_headers(origin, &mut response);
     tracing::debug!(
         target: "event_broker::access", %method, path = uri.path(), status = response.status().as_u16(),
         micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX), trace = trace.id(), "request"

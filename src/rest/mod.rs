@@ -181,8 +181,8 @@ pub async fn serve_slot(
 ) -> Result<(), usize> {
     let changes = slot.watch();
     let listen = listener.local_addr().ok().map(|address| address.ip());
-    let front = HttpFrontend::new(ServerState::new(slot, options, listen));
-    server::serve(listener, Arc::new(front), changes, stop).await
+    let frontend = HttpFrontend::new(ServerState::new(slot, options, listen));
+    server::serve(listener, Arc::new(frontend), changes, stop).await
 }
 
 /// The routes while there is no broker.

@@ -63,7 +63,7 @@ pub(crate) fn expect_json(headers: &HeaderMap) -> Result<()> {
 /// The form of answer the caller takes; ours when it takes several.
 pub(crate) fn response_format(headers: &HeaderMap) -> Result<ResponseFormat> {
     let mut cloud_events = false;
-    let mut asked = false;
+    let mut request = false;
     for range in
         headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','))
     {
@@ -71,14 +71,14 @@ pub(crate) fn response_format(headers: &HeaderMap) -> Result<ResponseFormat> {
         if parameters.split(';').any(|parameter| matches!(parameter.trim(), "q=0" | "q=0.0" | "q=0.00" | "q=0.000")) {
             continue;
         }
-        asked = true;
+        request = true;
         match media.trim().to_ascii_lowercase().as_str() {
             "*/*" | "application/*" | "application/json" => return Ok(ResponseFormat::Json),
             "application/cloudevents-batch+json" | "application/cloudevents+json" => cloud_events = true,
             _ => (),
         }
     }
-    match (cloud_events, asked || headers.contains_key(ACCEPT)) {
+    match (cloud_events, request || headers.contains_key(ACCEPT)) {
         (true, _) => Ok(ResponseFormat::CloudEvents),
         (false, false) => Ok(ResponseFormat::Json),
         (false, true) => Err(not_acceptable()),

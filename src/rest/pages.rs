@@ -14,9 +14,9 @@ pub(crate) struct PageQuery {
 }
 
 impl PageQuery {
-    pub(crate) fn of(asked: &ApiRequest) -> Result<Self> {
-        let limit = asked.params.limit(asked.app.options.limit_default)?;
-        Ok(Self { cursor: asked.params.cursor()?, limit })
+    pub(crate) fn of(request: &ApiRequest) -> Result<Self> {
+        let limit = request.params.limit(request.app.options.limit_default)?;
+        Ok(Self { cursor: request.params.cursor()?, limit })
     }
 }
 

@@ -85,9 +85,9 @@ impl ParkingContext {
 /// A place among the requests that wait.
 pub(crate) fn acquire_wait_permit(
     waits: &Arc<AddressLimiter>,
-    entrance: &ParkingContext,
+    context: &ParkingContext,
 ) -> Result<AddressPermit, Error> {
-    waits.try_acquire(entrance.address).ok_or_else(|| {
+    waits.try_acquire(context.address).ok_or_else(|| {
         let detail = "As many requests wait as may, over all or from this address; come back later.";
         Error::new(Kind::Overloaded, detail).with_retry_after(RETRY_SECONDS)
     })
@@ -257,8 +257,8 @@ mod tests {
         headers: &[(&'static str, &'static str)],
         time: Duration,
     ) -> BoxFuture<'static, HandlerResult> {
-        let entrance = ParkingContext::new(Some(parking), HERE, Uri::from_static("/v1/events%3Apoll"));
-        let mut request = Request::get("/v1/events:poll").extension(entrance);
+        let context = ParkingContext::new(Some(parking), HERE, Uri::from_static("/v1/events%3Apoll"));
+        let mut request = Request::get("/v1/events:poll").extension(context);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -330,11 +330,11 @@ mod tests {
     async fn a_refusal_before_the_routes_leaves_no_answer_for_the_next_poll_of_the_connection() {
         let broker = Arc::new(Broker::open(Config::default()).await.unwrap());
         let common = ServerState::new(Arc::new(BrokerSlot::new(broker)), HttpOptions::default(), None);
-        let (front, parking) = (Arc::new(HttpFrontend::new(common)), ParkingSlot::new());
+        let (frontend, parking) = (Arc::new(HttpFrontend::new(common)), ParkingSlot::new());
         *parking.lock_phase() = ParkingPhase::Answered(Ok(Response::new(Body::from("another caller's"))));
         let shared = parking.clone();
         let service = service_fn(move |request| {
-            middleware::handle(Arc::clone(&front), here(), Some(shared.clone()), (request, None))
+            middleware::handle(Arc::clone(&frontend), here(), Some(shared.clone()), (request, None))
         });
         let (mut peer, served) = tokio::io::duplex(64 * 1024);
         peer.write_all(b"GET /v1/events:poll HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n")
@@ -353,7 +353,7 @@ mod tests {
         let request =
             request.header("Host", "here").header("X-Twice", "1").header("X-Twice", "2").header("X-Odd", "\u{e9}");
         let (parts, ()) = request.body(()).unwrap().into_parts();
-        let wanted = "GET /v1/events:poll?topic=a%20b&timeout=30 HTTP/1.0\r\nhost: here\r\nx-twice: 1\r\nx-twice: 2\r\nx-odd: \u{e9}\r\n\r\n";
-        assert_eq!(String::from_utf8(encode_head(&parts)).unwrap(), wanted);
+        let query = "GET /v1/events:poll?topic=a%20b&timeout=30 HTTP/1.0\r\nhost: here\r\nx-twice: 1\r\nx-twice: 2\r\nx-odd: \u{e9}\r\n\r\n";
+        assert_eq!(String::from_utf8(encode_head(&parts)).unwrap(), query);
     }
 }

@@ -20,39 +20,39 @@ pub(super) fn routes() -> Router<AppState> {
         .route("/v1/pools/{code}", get(show).patch(idempotent(POOL, change)).delete(idempotent(NO_BODY, remove)))
 }
 
-async fn list(asked: ApiRequest) -> HandlerResult {
-    asked.allow_params(&["limit", "cursor"])?.check_accepts_json()?;
-    let wanted = PageQuery::of(&asked)?;
-    asked.app.broker.refresh().await?;
-    let page = asked.app.broker.subscriptions(None).pools(wanted.cursor.as_ref(), wanted.limit)?;
-    pages::page_response(&page, wanted.limit)
+async fn list(request: ApiRequest) -> HandlerResult {
+    request.allow_params(&["limit", "cursor"])?.check_accepts_json()?;
+    let query = PageQuery::of(&request)?;
+    request.app.broker.refresh().await?;
+    let page = request.app.broker.subscriptions(None).pools(query.cursor.as_ref(), query.limit)?;
+    pages::page_response(&page, query.limit)
 }
 
-async fn create(mut asked: ApiRequest) -> HandlerResult<Reply> {
-    asked.allow_params(&[])?;
-    let pool: Pool = asked.json().await?;
+async fn create(mut request: ApiRequest) -> HandlerResult<Reply> {
+    request.allow_params(&[])?;
+    let pool: Pool = request.json().await?;
     let made = |pool: &Pool| Reply::created(pool, &format!("/v1/pools/{}", pool.code));
-    let subscriptions = asked.app.broker.subscriptions(None);
-    asked.respond_with(made, |keep| subscriptions.create_pool(pool, keep)).await
+    let subscriptions = request.app.broker.subscriptions(None);
+    request.respond_with(made, |recorder| subscriptions.create_pool(pool, recorder)).await
 }
 
-async fn show(asked: ApiRequest) -> HandlerResult {
-    asked.allow_params(&[])?.check_accepts_json()?;
-    asked.app.broker.refresh().await?;
-    pages::json_response(&asked.app.broker.subscriptions(None).pool(asked.path_param("code"))?)
+async fn show(request: ApiRequest) -> HandlerResult {
+    request.allow_params(&[])?.check_accepts_json()?;
+    request.app.broker.refresh().await?;
+    pages::json_response(&request.app.broker.subscriptions(None).pool(request.path_param("code"))?)
 }
 
-async fn change(mut asked: ApiRequest) -> HandlerResult<Reply> {
-    asked.allow_params(&[])?;
-    let change: PoolChange = asked.json().await?;
-    asked.app.broker.refresh().await?;
-    let subscriptions = asked.app.broker.subscriptions(None);
-    asked.respond_with(Reply::ok, |keep| subscriptions.change_pool(asked.path_param("code"), change, keep)).await
+async fn change(mut request: ApiRequest) -> HandlerResult<Reply> {
+    request.allow_params(&[])?;
+    let change: PoolChange = request.json().await?;
+    request.app.broker.refresh().await?;
+    let subscriptions = request.app.broker.subscriptions(None);
+    request.respond_with(Reply::ok, |recorder| subscriptions.change_pool(request.path_param("code"), change, recorder)).await
 }
 
-async fn remove(asked: ApiRequest) -> HandlerResult<Reply> {
-    asked.allow_params(&[])?;
-    asked.app.broker.refresh().await?;
-    let subscriptions = asked.app.broker.subscriptions(None);
-    asked.respond_with(Reply::no_content, |keep| subscriptions.delete_pool(asked.path_param("code"), keep)).await
+async fn remove(request: ApiRequest) -> HandlerResult<Reply> {
+    request.allow_params(&[])?;
+    request.app.broker.refresh().await?;
+    let subscriptions = request.app.broker.subscriptions(None);
+    request.respond_with(Reply::no_content, |recorder| subscriptions.delete_pool(request.path_param("code"), recorder)).await
 }

@@ -48,18 +48,18 @@ fn not_allowed(path: &str) -> Problem {
     })
 }
 
-async fn list(asked: ApiRequest) -> HandlerResult {
-    asked.allow_params(&["limit", "cursor"])?.check_accepts_json()?;
-    let wanted = PageQuery::of(&asked)?;
-    let page = asked.app.events().projections(wanted.cursor.as_ref(), wanted.limit).await?;
-    pages::page_response(&page, wanted.limit)
+async fn list(request: ApiRequest) -> HandlerResult {
+    request.allow_params(&["limit", "cursor"])?.check_accepts_json()?;
+    let query = PageQuery::of(&request)?;
+    let page = request.app.events().projections(query.cursor.as_ref(), query.limit).await?;
+    pages::page_response(&page, query.limit)
 }
 
-async fn put(mut asked: ApiRequest) -> HandlerResult<Reply> {
-    let name = name_of(&asked)?;
-    asked.allow_params(&[])?;
-    let projection: NewProjection = asked.json().await?;
-    asked.respond_with(registered_reply, |keep| asked.writes().put_projection(&name, projection, keep)).await
+async fn put(mut request: ApiRequest) -> HandlerResult<Reply> {
+    let name = name_of(&request)?;
+    request.allow_params(&[])?;
+    let projection: NewProjection = request.json().await?;
+    request.respond_with(registered_reply, |recorder| request.writes().put_projection(&name, projection, recorder)).await
 }
 
 fn registered_reply(registered: &RegisterOutcome<Projection>) -> Reply {
@@ -70,20 +70,20 @@ fn registered_reply(registered: &RegisterOutcome<Projection>) -> Reply {
 }
 
 /// `GET /v1/projections/{name}` and `GET /v1/projections/{name}:wait`.
-async fn show(asked: ApiRequest) -> HandlerResult {
-    if let (name, Some("wait")) = custom_methods::split(asked.path_param("name")) {
-        return wait(&asked, name).await;
+async fn show(request: ApiRequest) -> HandlerResult {
+    if let (name, Some("wait")) = custom_methods::split(request.path_param("name")) {
+        return wait(&request, name).await;
     }
-    let name = name_of(&asked)?;
-    asked.allow_params(&[])?.check_accepts_json()?;
-    pages::json_response(&asked.app.events().projection(&name).await?)
+    let name = name_of(&request)?;
+    request.allow_params(&[])?.check_accepts_json()?;
+    pages::json_response(&request.app.events().projection(&name).await?)
 }
 
-async fn wait(asked: &ApiRequest, name: &str) -> HandlerResult {
-    asked.allow_params(&["offset", "timeout"])?.check_accepts_json()?;
-    let (app, params) = (&asked.app, &asked.params);
+async fn wait(request: &ApiRequest, name: &str) -> HandlerResult {
+    request.allow_params(&["offset", "timeout"])?.check_accepts_json()?;
+    let (app, params) = (&request.app, &request.params);
     let (offset, timeout) = (params.offset()?, params.timeout(app.options.wait_default)?);
-    let _member = asked.acquire_wait_permit()?;
+    let _member = request.acquire_wait_permit()?;
     let projection = tokio::select! {
         projection = app.events().wait_for_projection(name, offset, timeout) => projection?,
         // Who has no more time to wait still learns whether it is there.
@@ -92,36 +92,36 @@ async fn wait(asked: &ApiRequest, name: &str) -> HandlerResult {
     pages::json_response(&projection)
 }
 
-async fn remove(asked: ApiRequest) -> HandlerResult<Reply> {
-    let name = name_of(&asked)?;
-    asked.allow_params(&[])?;
-    asked.respond_with(Reply::no_content, |keep| asked.writes().delete_projection(&name, keep)).await
+async fn remove(request: ApiRequest) -> HandlerResult<Reply> {
+    let name = name_of(&request)?;
+    request.allow_params(&[])?;
+    request.respond_with(Reply::no_content, |recorder| request.writes().delete_projection(&name, recorder)).await
 }
 
 /// `POST /v1/projections/{name}:checkpoint` and `:reset`.
-async fn custom_method(mut asked: ApiRequest) -> HandlerResult<Reply> {
-    let (name, verb) = custom_methods::split(asked.path_param("name"));
+async fn custom_method(mut request: ApiRequest) -> HandlerResult<Reply> {
+    let (name, verb) = custom_methods::split(request.path_param("name"));
     let (name, is_checkpoint) = (name.to_owned(), verb == Some("checkpoint"));
     if !matches!(verb, Some("checkpoint" | "reset")) {
-        let is_unknown = verb.is_some() && !is_custom_method(asked.path_param("name"));
-        return Err(if is_unknown { custom_methods::unknown() } else { not_allowed(asked.path_param("name")) });
+        let is_unknown = verb.is_some() && !is_custom_method(request.path_param("name"));
+        return Err(if is_unknown { custom_methods::unknown() } else { not_allowed(request.path_param("name")) });
     }
-    asked.allow_params(&[])?;
+    request.allow_params(&[])?;
     match is_checkpoint {
         true => {
-            let to = checkpoint(asked.json().await?)?;
-            asked.respond_with(Reply::ok, |keep| asked.writes().move_checkpoint(&name, to, keep)).await
+            let to = checkpoint(request.json().await?)?;
+            request.respond_with(Reply::ok, |recorder| request.writes().move_checkpoint(&name, to, recorder)).await
         }
         false => {
-            let offset = reset(asked.json().await?)?;
-            asked.respond_with(Reply::ok, |keep| asked.writes().reset_projection(&name, offset, keep)).await
+            let offset = reset(request.json().await?)?;
+            request.respond_with(Reply::ok, |recorder| request.writes().reset_projection(&name, offset, recorder)).await
         }
     }
 }
 
 /// The projection a path names; a verb of one does not take this method.
-fn name_of(asked: &ApiRequest) -> HandlerResult<String> {
-    match asked.path_param("name") {
+fn name_of(request: &ApiRequest) -> HandlerResult<String> {
+    match request.path_param("name") {
         piece if is_custom_method(piece) => Err(not_allowed(piece)),
         name => Ok(name.to_owned()),
     }
@@ -177,8 +177,8 @@ pub(super) struct ProjectionWait {
 
 impl ProjectionWait {
     /// What the query asks for; names nobody knows are refused.
-    pub(super) fn of(asked: &ApiRequest) -> Result<Self> {
-        let (app, params) = (&asked.app, &asked.params);
+    pub(super) fn of(request: &ApiRequest) -> Result<Self> {
+        let (app, params) = (&request.app, &request.params);
         let longest = app.broker.config().polling.max_timeout_secs;
         let timeout = params.timeout(app.options.wait_default)?;
         if timeout.as_secs() > longest {
@@ -187,7 +187,7 @@ impl ProjectionWait {
         let names = params.one("waitFor")?.map(|names| names.split(','));
         let awaited = names.map(|names| app.broker.projections().awaited(names)).transpose()?;
         let awaited = awaited.unwrap_or_default();
-        let member = if awaited.is_empty() { None } else { asked.acquire_wait_permit()? };
+        let member = if awaited.is_empty() { None } else { request.acquire_wait_permit()? };
         Ok(Self { awaited, timeout, _permit: member })
     }
 

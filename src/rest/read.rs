@@ -41,9 +41,9 @@ pub(super) enum ReadQuery {
 
 impl ReadQuery {
     /// What the query asks for, from `offset` on. A consumer's topic and filters replace the query's.
-    pub(super) fn of(asked: &ApiRequest, offset: ReadOffset) -> Result<Self> {
-        let params = &asked.params;
-        let limit = params.limit(asked.app.options.limit_default)?;
+    pub(super) fn of(request: &ApiRequest, offset: ReadOffset) -> Result<Self> {
+        let params = &request.params;
+        let limit = params.limit(request.app.options.limit_default)?;
         if let Some(id) = params.one("consumer_id")? {
             let id = Uuid::try_parse(id).map_err(|_| Error::not_found("consumer"))?;
             return Ok(Self::Consumer { id, offset, limit });
@@ -79,32 +79,32 @@ impl ReadQuery {
     }
 }
 
-async fn list(asked: ApiRequest) -> HandlerResult {
-    asked.allow_filters_and(&["topic", "consumer_id", "offset", "limit"])?;
-    let taken = negotiate::response_format(asked.headers())?;
-    let wanted = ReadQuery::of(&asked, asked.params.read_offset()?)?;
-    response_budget::budgeted_page(&asked.app, wanted.read(&asked.app), |page| event_page_response(taken, page)).await
+async fn list(request: ApiRequest) -> HandlerResult {
+    request.allow_filters_and(&["topic", "consumer_id", "offset", "limit"])?;
+    let taken = negotiate::response_format(request.headers())?;
+    let query = ReadQuery::of(&request, request.params.read_offset()?)?;
+    response_budget::budgeted_page(&request.app, query.read(&request.app), |page| event_page_response(taken, page)).await
 }
 
-async fn poll(asked: ApiRequest) -> HandlerResult {
-    asked.allow_filters_and(&["topic", "consumer_id", "offset", "limit", "timeout"])?;
-    let taken = negotiate::response_format(asked.headers())?;
-    let timeout = asked.params.timeout(asked.app.options.wait_default)?;
-    let wanted = ReadQuery::of(&asked, asked.params.read_offset()?)?;
-    let (app, patient) = asked.into_waiting();
+async fn poll(request: ApiRequest) -> HandlerResult {
+    request.allow_filters_and(&["topic", "consumer_id", "offset", "limit", "timeout"])?;
+    let taken = negotiate::response_format(request.headers())?;
+    let timeout = request.params.timeout(request.app.options.wait_default)?;
+    let query = ReadQuery::of(&request, request.params.read_offset()?)?;
+    let (app, patient) = request.into_waiting();
     patient
         .wait(async move {
-            response_budget::budgeted_page(&app, wanted.wait(&app, timeout), |page| event_page_response(taken, page))
+            response_budget::budgeted_page(&app, query.wait(&app, timeout), |page| event_page_response(taken, page))
                 .await
         })
         .await
 }
 
-async fn show(asked: ApiRequest) -> HandlerResult {
-    asked.allow_params(&[])?;
-    let taken = negotiate::response_format(asked.headers())?;
-    let id = Uuid::try_parse(asked.path_param("id")).map_err(|_| Error::not_found("event"))?;
-    response_budget::budgeted_event(&asked.app, asked.app.events().event(id), |event| {
+async fn show(request: ApiRequest) -> HandlerResult {
+    request.allow_params(&[])?;
+    let taken = negotiate::response_format(request.headers())?;
+    let id = Uuid::try_parse(request.path_param("id")).map_err(|_| Error::not_found("event"))?;
+    response_budget::budgeted_event(&request.app, request.app.events().event(id), |event| {
         Ok(match taken {
             ResponseFormat::Json => ok_response(JSON, Body::from(event.text.clone())),
             ResponseFormat::CloudEvents => ok_response(CLOUD_EVENT, Body::from(cloudevents::structured(event)?)),
@@ -113,17 +113,17 @@ async fn show(asked: ApiRequest) -> HandlerResult {
     .await
 }
 
-async fn log(asked: ApiRequest) -> HandlerResult {
-    asked.allow_filters_and(&["after", "limit", "timeout"])?;
-    let taken = negotiate::response_format(asked.headers())?;
-    let params = &asked.params;
-    let (after, limit) = (params.position()?, params.limit(asked.app.options.limit_default)?);
+async fn log(request: ApiRequest) -> HandlerResult {
+    request.allow_filters_and(&["after", "limit", "timeout"])?;
+    let taken = negotiate::response_format(request.headers())?;
+    let params = &request.params;
+    let (after, limit) = (params.position()?, params.limit(request.app.options.limit_default)?);
     let mut read = LogRead { after: after.unwrap_or(POSITION_MAX), limit, filter: params.filter()? };
     if after.is_none() {
-        read.after = asked.app.events().read_log(read.clone()).await?.tail;
+        read.after = request.app.events().read_log(read.clone()).await?.tail;
     }
     let timeout = params.timeout(Duration::ZERO)?;
-    let (app, patient) = asked.into_waiting();
+    let (app, patient) = request.into_waiting();
     let page = async move {
         let page = async {
             tokio::select! {

@@ -53,13 +53,13 @@ impl Reply {
 
     /// The thing that was made, and where it is.
     pub(crate) fn created<T: Serialize>(thing: &T, location: &str) -> Self {
-        let mut told = Self::ok(thing);
-        if told.response.status().is_success() {
-            *told.response.status_mut() = StatusCode::CREATED;
+        let mut reply = Self::ok(thing);
+        if reply.response.status().is_success() {
+            *reply.response.status_mut() = StatusCode::CREATED;
         }
         match HeaderValue::from_str(location) {
-            Ok(location) => told.with_header(LOCATION, location),
-            Err(_) => told,
+            Ok(location) => reply.with_header(LOCATION, location),
+            Err(_) => reply,
         }
     }
 

@@ -86,8 +86,8 @@ impl ApiRequest {
     }
 
     /// The same, with its answer to be kept.
-    pub(crate) fn with_idempotent_request(mut self, ticket: Arc<IdempotentRequest>) -> Self {
-        self.idempotent_request = Some(ticket);
+    pub(crate) fn with_idempotent_request(mut self, request: Arc<IdempotentRequest>) -> Self {
+        self.idempotent_request = Some(request);
         self
     }
 
@@ -150,16 +150,16 @@ impl ApiRequest {
             return Ok(Bytes::new());
         }
         let body = std::mem::take(self.body.get_mut().unwrap_or_else(PoisonError::into_inner));
-        let (bytes, room) = body::read_body(&self.app, &self.parts.headers, body, limit).await?;
+        let (bytes, reservation) = body::read_body(&self.app, &self.parts.headers, body, limit).await?;
         // The room of a large body goes on to its answer.
-        let room = match self.parts.extensions.get::<BodyReservation>() {
+        let reservation = match self.parts.extensions.get::<BodyReservation>() {
             Some(kept) if bytes.len() >= LARGE_RESPONSE_BYTES => {
-                kept.store(room);
+                kept.store(reservation);
                 None
             }
-            _ => Some(room),
+            _ => Some(reservation),
         };
-        Ok(self.buffered.insert(BufferedBody { bytes, _room: room }).bytes.clone())
+        Ok(self.buffered.insert(BufferedBody { bytes, _room: reservation }).bytes.clone())
     }
 
     /// Lets go of a body that has been parsed. Its room is kept: what was parsed from it takes about as much.
@@ -206,7 +206,7 @@ impl ApiRequest {
         self.parts
             .extensions
             .get::<ParkingContext>()
-            .map(|entrance| acquire_wait_permit(self.app.waits(), entrance))
+            .map(|context| acquire_wait_permit(self.app.waits(), context))
             .transpose()
     }
 
@@ -218,7 +218,7 @@ impl ApiRequest {
     /// Has a verb carried out and tells what came of it; under a key both are written together.
     pub(crate) async fn respond_with<A, T, F>(
         &self,
-        told: T,
+        reply: T,
         verb: impl FnOnce(ReplyRecorder<A>) -> F,
     ) -> HandlerResult<Reply>
     where
@@ -226,16 +226,16 @@ impl ApiRequest {
         T: Fn(&A) -> Reply + Clone + Send + Sync + 'static,
         F: Future<Output = Result<A>>,
     {
-        let keep = match &self.idempotent_request {
+        let recorder = match &self.idempotent_request {
             None => ReplyRecorder::disabled(),
-            Some(ticket) => {
-                let told = told.clone();
-                ReplyRecorder::new(Arc::clone(ticket), move |answer: Result<&A, &Error>| match answer {
-                    Ok(answer) => told(answer).to_stored(),
+            Some(request) => {
+                let reply = reply.clone();
+                ReplyRecorder::new(Arc::clone(request), move |answer: Result<&A, &Error>| match answer {
+                    Ok(answer) => reply(answer).to_stored(),
                     Err(error) => Problem::from(error.clone()).to_stored(),
                 })
             }
         };
-        Ok(told(&verb(keep).await?))
+        Ok(reply(&verb(recorder).await?))
     }
 }

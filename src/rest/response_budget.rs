@@ -30,8 +30,8 @@ pub(crate) struct BodyReservation(Arc<Mutex<Option<ByteReservation>>>);
 
 impl BodyReservation {
     /// Leaves the room here.
-    pub(crate) fn store(&self, room: ByteReservation) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(room);
+    pub(crate) fn store(&self, reservation: ByteReservation) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reservation);
     }
 
     fn take(&self) -> Option<ByteReservation> {
@@ -45,10 +45,10 @@ pub(crate) async fn budgeted_page<T>(
     read: impl Future<Output = Result<T>>,
     answer: impl FnOnce(&T) -> HandlerResult,
 ) -> HandlerResult {
-    let room = PageBudget::new(app.answers(), PAGE_BYTES_MAX);
-    let page = room.scope(read).await?;
+    let reservation = PageBudget::new(app.answers(), PAGE_BYTES_MAX);
+    let page = reservation.scope(read).await?;
     let answer = answer(&page)?;
-    Ok(hold_reservation(answer, room.take_reservation()))
+    Ok(hold_reservation(answer, reservation.take_reservation()))
 }
 
 /// An answer of one event.
@@ -57,10 +57,10 @@ pub(crate) async fn budgeted_event<T>(
     read: impl Future<Output = Result<T>>,
     answer: impl FnOnce(&T) -> HandlerResult,
 ) -> HandlerResult {
-    let mut room = app.answers().reserve(PAGE_ROOM_MIN).await?;
+    let mut reservation = app.answers().reserve(PAGE_ROOM_MIN).await?;
     let answer = answer(&read.await?)?;
-    room.shrink_to(answer.body().size_hint().exact().and_then(|size| usize::try_from(size).ok()).unwrap_or(usize::MAX));
-    Ok(hold_reservation(answer, Some(room)))
+    reservation.shrink_to(answer.body().size_hint().exact().and_then(|size| usize::try_from(size).ok()).unwrap_or(usize::MAX));
+    Ok(hold_reservation(answer, Some(reservation)))
 }
 
 /// Whatever was answered, with room if it is large. `None`: there is none, and the caller may ask again.
@@ -79,12 +79,12 @@ pub(crate) fn with_reservation(
     if size < BUDGETED_BYTES_MIN || response.extensions().get::<ReservedMarker>().is_some() {
         return Ok(response);
     }
-    if let Some(room) = body_room.and_then(|room| room.take()) {
-        return Ok(hold_reservation(response, Some(room)));
+    if let Some(reservation) = body_room.and_then(|reservation| reservation.take()) {
+        return Ok(hold_reservation(response, Some(reservation)));
     }
     let take = || common.answers.try_reserve(usize::try_from(size).unwrap_or(usize::MAX));
     match at_once_on_behalf_of(usage, take) {
-        Ok(room) => Ok(hold_reservation(response, Some(room))),
+        Ok(reservation) => Ok(hold_reservation(response, Some(reservation))),
         // What was carried out just now is told in any case; it is not larger than what was sent.
         Err(_) if !method.is_safe() && !response.headers().contains_key(REPLAYED) => Ok(response),
         Err(error) => Err(error.into()),
@@ -104,23 +104,23 @@ pub(crate) fn shared(mut answer: Response) -> Response {
 }
 
 /// An answer that holds `room` until it has been sent.
-fn hold_reservation(mut answer: Response, room: Option<ByteReservation>) -> Response {
-    let Some(room) = room.filter(|room| room.bytes() >= LARGE_RESPONSE_BYTES) else { return answer };
+fn hold_reservation(mut answer: Response, reservation: Option<ByteReservation>) -> Response {
+    let Some(reservation) = reservation.filter(|reservation| reservation.bytes() >= LARGE_RESPONSE_BYTES) else { return answer };
     answer.extensions_mut().insert(ReservedMarker);
-    answer.map(|body| Body::new(BudgetedBody { body, room: Arc::new(room) }))
+    answer.map(|body| Body::new(BudgetedBody { body, reservation: Arc::new(reservation) }))
 }
 
 /// A piece of an answer that holds `room` until it has been sent.
-pub(crate) fn budgeted_chunk(bytes: Bytes, room: Option<ByteReservation>) -> Bytes {
-    match room.filter(|room| room.bytes() >= LARGE_RESPONSE_BYTES) {
-        Some(room) => Bytes::from_owner(BudgetedChunk { bytes, _room: Arc::new(room) }),
+pub(crate) fn budgeted_chunk(bytes: Bytes, reservation: Option<ByteReservation>) -> Bytes {
+    match reservation.filter(|reservation| reservation.bytes() >= LARGE_RESPONSE_BYTES) {
+        Some(reservation) => Bytes::from_owner(BudgetedChunk { bytes, _room: Arc::new(reservation) }),
         None => bytes,
     }
 }
 
 struct BudgetedBody {
     body: Body,
-    room: Arc<ByteReservation>,
+    reservation: Arc<ByteReservation>,
 }
 
 struct BudgetedChunk {
@@ -143,8 +143,8 @@ impl http_body::Body for BudgetedBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        let room = &self.room;
-        let held = |bytes| Bytes::from_owner(BudgetedChunk { bytes, _room: Arc::clone(room) });
+        let reservation = &self.reservation;
+        let held = |bytes| Bytes::from_owner(BudgetedChunk { bytes, _room: Arc::clone(reservation) });
         Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(held))))
     }
 

@@ -54,11 +54,11 @@ const REFUSALS_MAX: usize = 16;
 /// Serves until `stop` ends, then drains; `Err` says how many connections had to be cut off.
 pub(crate) async fn serve(
     listener: TcpListener,
-    front: Arc<HttpFrontend>,
+    frontend: Arc<HttpFrontend>,
     mut changes: watch::Receiver<SlotState>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), usize> {
-    let places = Arc::new(Semaphore::new(front.options.connections_max));
+    let places = Arc::new(Semaphore::new(frontend.options.connections_max));
     let turned_away = Arc::new(Semaphore::new(REFUSALS_MAX));
     let mut stop = std::pin::pin!(stop);
     let mut is_short = false;
@@ -66,7 +66,7 @@ pub(crate) async fn serve(
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             Ok(()) = changes.changed() => {
-                front.refresh_router();
+                frontend.refresh_router();
                 continue;
             }
             () = &mut stop => break,
@@ -84,7 +84,7 @@ pub(crate) async fn serve(
         };
         is_short = false;
         let place = Arc::clone(&places).try_acquire_owned().map_err(|_| connections_exhausted());
-        let member = || front.connections.try_acquire(peer.ip()).ok_or_else(address_exhausted);
+        let member = || frontend.connections.try_acquire(peer.ip()).ok_or_else(address_exhausted);
         let (place, member) = match place.and_then(|place| Ok((place, member()?))) {
             Ok(both) => both,
             Err(refusal) => {
@@ -94,45 +94,45 @@ pub(crate) async fn serve(
                 continue;
             }
         };
-        let front = Arc::clone(&front);
+        let frontend = Arc::clone(&frontend);
         tokio::spawn(async move {
-            serve_connection(stream, member.peer(), front).await;
+            serve_connection(stream, member.peer(), frontend).await;
             drop((member, place));
         });
     }
     drop(listener);
-    front.drain();
-    let all = u32::try_from(front.options.connections_max).unwrap_or(u32::MAX);
-    match tokio::time::timeout(front.options.drain_timeout, places.acquire_many(all)).await {
+    frontend.drain();
+    let all = u32::try_from(frontend.options.connections_max).unwrap_or(u32::MAX);
+    match tokio::time::timeout(frontend.options.drain_timeout, places.acquire_many(all)).await {
         Ok(_) => Ok(()),
-        Err(_) => Err(front.options.connections_max - places.available_permits()),
+        Err(_) => Err(frontend.options.connections_max - places.available_permits()),
     }
 }
 
 /// Serves one connection to its end.
-async fn serve_connection(stream: TcpStream, peer: PeerAddress, front: Arc<HttpFrontend>) {
+async fn serve_connection(stream: TcpStream, peer: PeerAddress, frontend: Arc<HttpFrontend>) {
     set_socket_options(&stream);
-    let greeting = HttpSocket::detect_version(stream, front.options.write_timeout);
+    let greeting = HttpSocket::detect_version(stream, frontend.options.write_timeout);
     let greeted = tokio::select! {
-        greeted = tokio::time::timeout(front.options.header_timeout, greeting) => greeted,
+        greeted = tokio::time::timeout(frontend.options.header_timeout, greeting) => greeted,
         // Who has asked nothing yet is owed nothing.
-        () = front.drained() => return,
+        () = frontend.drained() => return,
     };
     let Ok(Ok(socket)) = greeted else { return };
     match socket.version() {
-        HttpVersion::One => serve_http1(socket, peer, front).await,
+        HttpVersion::One => serve_http1(socket, peer, frontend).await,
         // It needs more room, which the others need not have.
-        HttpVersion::Two => Box::pin(serve_http2(socket, peer, front)).await,
+        HttpVersion::Two => Box::pin(serve_http2(socket, peer, frontend)).await,
     }
 }
 
 /// Serves HTTP/1; while a poll waits for long, there is no connection, only a socket.
-async fn serve_http1(mut socket: HttpSocket, peer: PeerAddress, front: Arc<HttpFrontend>) {
+async fn serve_http1(mut socket: HttpSocket, peer: PeerAddress, frontend: Arc<HttpFrontend>) {
     let (parking, flushed) = (ParkingSlot::new(), socket.flushed());
-    let meter = HeadMeter::new(&front.heads, &peer.usage);
+    let meter = HeadMeter::new(&frontend.heads, &peer.usage);
     socket.count_heads(Arc::clone(&meter));
     loop {
-        let (at_hand, peer) = (Arc::clone(&front), peer.clone());
+        let (at_hand, peer) = (Arc::clone(&frontend), peer.clone());
         let (shared, meter) = (parking.clone(), Arc::clone(&meter));
         let service = service_fn(move |request: Request<Incoming>| {
             let reading = meter.parsed(!request.body().is_end_stream());
@@ -140,8 +140,8 @@ async fn serve_http1(mut socket: HttpSocket, peer: PeerAddress, front: Arc<HttpF
         });
         let connection = http1::Builder::new()
             .timer(parking.timer().clone())
-            .header_read_timeout(front.options.header_timeout)
-            .max_buf_size(front.options.header_bytes_max + TARGET_BYTES_MAX)
+            .header_read_timeout(frontend.options.header_timeout)
+            .max_buf_size(frontend.options.header_bytes_max + TARGET_BYTES_MAX)
             // It is the socket that notices a peer that leaves.
             .half_close(true)
             .serve_connection(TokioIo::new(socket), service);
@@ -149,7 +149,7 @@ async fn serve_http1(mut socket: HttpSocket, peer: PeerAddress, front: Arc<HttpF
         let mut connection = Box::new(connection);
         let leave = || flushed.swap(false, Ordering::Relaxed).then(|| parking.take_parked()).flatten();
         let left =
-            run_connection(&front, Pin::new(&mut *connection), |connection| connection.graceful_shutdown(), leave)
+            run_connection(&frontend, Pin::new(&mut *connection), |connection| connection.graceful_shutdown(), leave)
                 .await;
         let Some(parked) = left else { return };
         let rest = {
@@ -166,8 +166,8 @@ async fn serve_http1(mut socket: HttpSocket, peer: PeerAddress, front: Arc<HttpF
     }
 }
 
-async fn serve_http2(socket: HttpSocket, peer: PeerAddress, front: Arc<HttpFrontend>) {
-    let (options, at_hand) = (&front.options, Arc::clone(&front));
+async fn serve_http2(socket: HttpSocket, peer: PeerAddress, frontend: Arc<HttpFrontend>) {
+    let (options, at_hand) = (&frontend.options, Arc::clone(&frontend));
     let service =
         service_fn(move |request| middleware::handle(Arc::clone(&at_hand), peer.clone(), None, (request, None)));
     let connection = http2::Builder::new(TokioExecutor::new())
@@ -181,18 +181,18 @@ async fn serve_http2(socket: HttpSocket, peer: PeerAddress, front: Arc<HttpFront
         .keep_alive_timeout(options.header_timeout)
         .serve_connection(TokioIo::new(socket), service);
     let nothing = || None::<Infallible>;
-    run_connection(&front, pin!(connection), |connection| connection.graceful_shutdown(), nothing).await;
+    run_connection(&frontend, pin!(connection), |connection| connection.graceful_shutdown(), nothing).await;
 }
 
 /// Runs a connection until it ends, or until `leave` has something to leave it with. When the server drains, it ends with
 /// what it is at.
 async fn run_connection<C: Future, T>(
-    front: &HttpFrontend,
+    frontend: &HttpFrontend,
     mut connection: Pin<&mut C>,
     wind_down: impl Fn(Pin<&mut C>),
     leave: impl Fn() -> Option<T>,
 ) -> Option<T> {
-    let mut drained = pin!(front.drained());
+    let mut drained = pin!(frontend.drained());
     let mut draining = false;
     poll_fn(|context| {
         // How a connection ends is its peer's business: a reset, a timeout and a goodbye are all the same to us.

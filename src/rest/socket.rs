@@ -62,8 +62,8 @@ impl HttpSocket {
         let mut first = Vec::with_capacity(PREFACE.len());
         let mut piece = [0; PREFACE.len()];
         let version = loop {
-            let room = piece.get_mut(..PREFACE.len() - first.len()).unwrap_or_default();
-            let read = stream.read(room).await?;
+            let reservation = piece.get_mut(..PREFACE.len() - first.len()).unwrap_or_default();
+            let read = stream.read(reservation).await?;
             first.extend_from_slice(piece.get(..read).unwrap_or_default());
             if !PREFACE.starts_with(&first) || read == 0 {
                 break HttpVersion::One;

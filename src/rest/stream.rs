@@ -49,12 +49,12 @@ async fn stream_events(asked: ApiRequest) -> HandlerResult {
     let app = asked.into_app();
     // Read once before the answer begins: what is wrong with the request is told as a problem, not inside the stream.
     let answers = app.answers().for_caller();
-    let room = page_budget(&answers);
-    let first = room.scope(wanted.clone().read(&app)).await?;
+    let reservation = page_budget(&answers);
+    let first = reservation.scope(wanted.clone().read(&app)).await?;
     let start = first.next_offset;
     wanted.continue_after(start);
     let opening = format!(": from {start}\nretry: 1000\n\n{}", sse_text(&first));
-    let opening = response_budget::budgeted_chunk(opening.into(), room.take_reservation());
+    let opening = response_budget::budgeted_chunk(opening.into(), reservation.take_reservation());
     let following = EventStream { app, answers, query: wanted, last: start, ended: false, _permit: member };
     let rest = stream::unfold(following, |following| following.next());
     let whole = futures_util::StreamExt::chain(stream::iter([Ok::<_, Infallible>(opening)]), rest);
@@ -87,8 +87,8 @@ impl EventStream {
         if self.ended || self.app.is_draining() {
             return None;
         }
-        let room = page_budget(&self.answers);
-        let page = match room.scope(self.wait()).await {
+        let reservation = page_budget(&self.answers);
+        let page = match reservation.scope(self.wait()).await {
             Ok(page) => page,
             // Others have all the room there is. A stream has time: it says that it lives, and tries again.
             Err(error) if error.kind() == Kind::Overloaded => {
@@ -107,7 +107,7 @@ impl EventStream {
             text = if moved { format!(": idle\nid: {}\n\n", page.next_offset) } else { ": idle\n\n".to_owned() };
         }
         self.last = page.next_offset;
-        Some((Ok(response_budget::budgeted_chunk(text.into(), room.take_reservation())), self))
+        Some((Ok(response_budget::budgeted_chunk(text.into(), reservation.take_reservation())), self))
     }
 }
 

@@ -47,84 +47,84 @@ struct CreatedSubscription<'a> {
 }
 
 /// `POST /v1/subscriptions`. What is kept under a key does not hold the secret.
-async fn create(mut asked: ApiRequest) -> HandlerResult<Reply> {
-    asked.allow_params(&[])?;
-    let new: NewSubscription = asked.json().await?;
+async fn create(mut request: ApiRequest) -> HandlerResult<Reply> {
+    request.allow_params(&[])?;
+    let new: NewSubscription = request.json().await?;
     let made = Mutex::new(None);
     let location = |row: &Subscription| format!("/v1/subscriptions/{}", row.id);
-    asked
+    request
         .respond_with(
             move |row| Reply::created(&new_view(row), &location(&new_view(row))),
-            |keep| async {
-                let (row, answer) = asked.app.broker.subscriptions(None).create_keeping(new, keep).await?;
+            |recorder| async {
+                let (row, answer) = request.app.broker.subscriptions(None).create_keeping(new, recorder).await?;
                 *made.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
                 Ok(row)
             },
         )
         .await
-        .map(|told| match made.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        .map(|reply| match made.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(made) => {
                 let shown = CreatedSubscription { subscription: &made.subscription, secret: made.secret.as_ref() };
                 Reply::created(&shown, &format!("/v1/subscriptions/{}", made.subscription.id))
             }
-            None => told,
+            None => reply,
         })
 }
 
-async fn list(asked: ApiRequest) -> HandlerResult {
-    asked.allow_params(&["limit", "cursor"])?.check_accepts_json()?;
-    let wanted = PageQuery::of(&asked)?;
-    asked.app.broker.refresh().await?;
-    let page = asked.app.broker.subscriptions(None).list(wanted.cursor.as_ref(), wanted.limit)?;
-    pages::page_response(&page, wanted.limit)
+async fn list(request: ApiRequest) -> HandlerResult {
+    request.allow_params(&["limit", "cursor"])?.check_accepts_json()?;
+    let query = PageQuery::of(&request)?;
+    request.app.broker.refresh().await?;
+    let page = request.app.broker.subscriptions(None).list(query.cursor.as_ref(), query.limit)?;
+    pages::page_response(&page, query.limit)
 }
 
 /// The subscription a path names; a verb of one does not take this method.
-fn id_of(asked: &ApiRequest) -> HandlerResult<String> {
-    match custom_methods::split(asked.path_param("id")) {
+fn id_of(request: &ApiRequest) -> HandlerResult<String> {
+    match custom_methods::split(request.path_param("id")) {
         (_, Some(_)) => Err(Problem::not_allowed("POST")),
         (id, None) => Ok(id.to_owned()),
     }
 }
 
-async fn show(asked: ApiRequest) -> HandlerResult {
-    let id = id_of(&asked)?;
-    asked.allow_params(&[])?.check_accepts_json()?;
-    asked.app.broker.refresh().await?;
-    pages::json_response(&asked.app.broker.subscriptions(None).get(&id)?)
+async fn show(request: ApiRequest) -> HandlerResult {
+    let id = id_of(&request)?;
+    request.allow_params(&[])?.check_accepts_json()?;
+    request.app.broker.refresh().await?;
+    pages::json_response(&request.app.broker.subscriptions(None).get(&id)?)
 }
 
-async fn change(mut asked: ApiRequest) -> HandlerResult<Reply> {
-    let id = id_of(&asked)?;
-    asked.allow_params(&[])?;
-    let change: SubscriptionChange = asked.json().await?;
-    asked.app.broker.refresh().await?;
-    let subscriptions = asked.app.broker.subscriptions(None);
-    asked.respond_with(Reply::ok, |keep| subscriptions.change(&id, change, keep)).await
+async fn change(mut request: ApiRequest) -> HandlerResult<Reply> {
+    let id = id_of(&request)?;
+    request.allow_params(&[])?;
+    let change: SubscriptionChange = request.json().await?;
+    request.app.broker.refresh().await?;
+    let subscriptions = request.app.broker.subscriptions(None);
+    request.respond_with(Reply::ok, |recorder| subscriptions.change(&id, change, recorder)).await
 }
 
-async fn remove(asked: ApiRequest) -> HandlerResult<Reply> {
-    let id = id_of(&asked)?;
-    asked.allow_params(&[])?;
-    let by = producer(asked.headers())?;
-    asked.app.broker.refresh().await?;
-    let subscriptions = asked.app.broker.subscriptions(by.as_ref());
-    asked.respond_with(Reply::no_content, |keep| subscriptions.delete(&id, keep)).await
+async fn remove(request: ApiRequest) -> HandlerResult<Reply> {
+    let id = id_of(&request)?;
+    request.allow_params(&[])?;
+    let by = producer(request.headers())?;
+    request.app.broker.refresh().await?;
+    let subscriptions = request.app.broker.subscriptions(by.as_ref());
+    request.respond_with(Reply::no_content, |recorder| subscriptions.delete(&id, recorder)).await
 }
 
-async fn groups(asked: ApiRequest) -> HandlerResult {
-    asked.allow_params(&["limit", "cursor"])?.check_accepts_json()?;
-    let wanted = PageQuery::of(&asked)?;
-    asked.app.broker.refresh().await?;
-    let found = asked.app.broker.subscriptions(None).find(asked.path_param("id"))?;
-    let page = asked.app.broker.jobs(None).groups(found, wanted.cursor.as_ref(), wanted.limit).await?;
-    pages::page_response(&page, wanted.limit)
+async fn groups(request: ApiRequest) -> HandlerResult {
+    request.allow_params(&["limit", "cursor"])?.check_accepts_json()?;
+    let query = PageQuery::of(&request)?;
+    request.app.broker.refresh().await?;
+    let found = request.app.broker.subscriptions(None).find(request.path_param("id"))?;
+    let page = request.app.broker.jobs(None).groups(found, query.cursor.as_ref(), query.limit).await?;
+    pages::page_response(&page, query.limit)
 }
 
-async fn replays(asked: ApiRequest) -> HandlerResult {
-    asked.allow_params(&[])?.check_accepts_json()?;
-    asked.app.broker.refresh().await?;
-    let replays = asked.app.broker.subscriptions(None).replays(asked.path_param("id"))?;
+async fn replays(request: ApiRequest) -> HandlerResult {
+    request.allow_params(&[])?.check_accepts_json()?;
+    request.app.broker.refresh().await?;
+    let replays = request.app.broker.subscriptions(None).replays(request.path_param("id"))?;
     pages::json_response(&json!({"items": replays}))
 }
 
@@ -149,45 +149,45 @@ enum SecretKindName {
 }
 
 /// A body that may be left out.
-async fn optional_body<T: DeserializeOwned + Default>(asked: &mut ApiRequest) -> HandlerResult<T> {
-    let bytes = asked.bytes().await?;
+async fn optional_body<T: DeserializeOwned + Default>(request: &mut ApiRequest) -> HandlerResult<T> {
+    let bytes = request.bytes().await?;
     if bytes.trim_ascii().is_empty() {
         return Ok(T::default());
     }
-    asked.check_sends_json()?;
-    Ok(body::json(asked.app.profile(), &bytes)?)
+    request.check_sends_json()?;
+    Ok(body::json(request.app.profile(), &bytes)?)
 }
 
 /// `POST /v1/subscriptions/{id}:pause`, `:resume`, `:close-breaker`, `:rotate-secret`, `:test` and `:replay`.
-async fn custom_method(mut asked: ApiRequest) -> HandlerResult<Reply> {
-    asked.allow_params(&[])?;
-    let piece = asked.path_param("id").to_owned();
+async fn custom_method(mut request: ApiRequest) -> HandlerResult<Reply> {
+    request.allow_params(&[])?;
+    let piece = request.path_param("id").to_owned();
     let (id, verb) = custom_methods::split(&piece);
-    let by = producer(asked.headers())?;
-    let app = asked.app.clone();
+    let by = producer(request.headers())?;
+    let app = request.app.clone();
     let subscriptions = app.broker.subscriptions(by.as_ref());
     match verb {
         Some("pause") => {
-            let PauseBody { reason } = optional_body(&mut asked).await?;
+            let PauseBody { reason } = optional_body(&mut request).await?;
             app.broker.refresh().await?;
-            asked.respond_with(Reply::ok, |keep| subscriptions.pause(id, reason, keep)).await
+            request.respond_with(Reply::ok, |recorder| subscriptions.pause(id, reason, recorder)).await
         }
         Some("resume") => {
             app.broker.refresh().await?;
-            asked.respond_with(Reply::ok, |keep| subscriptions.resume(id, keep)).await
+            request.respond_with(Reply::ok, |recorder| subscriptions.resume(id, recorder)).await
         }
         Some("close-breaker") => {
             app.broker.refresh().await?;
-            asked.respond_with(Reply::ok, |keep| subscriptions.close_breaker(id, keep)).await
+            request.respond_with(Reply::ok, |recorder| subscriptions.close_breaker(id, recorder)).await
         }
         Some("rotate-secret") => {
-            let RotateSecretBody { grace_seconds, kind } = optional_body(&mut asked).await?;
+            let RotateSecretBody { grace_seconds, kind } = optional_body(&mut request).await?;
             let kind = kind.map_or(SecretKind::Symmetric, |kind| match kind {
                 SecretKindName::Symmetric => SecretKind::Symmetric,
                 SecretKindName::Asymmetric => SecretKind::Asymmetric,
             });
             app.broker.refresh().await?;
-            asked.respond_with(Reply::ok, |keep| subscriptions.rotate(id, grace_seconds, kind, keep)).await
+            request.respond_with(Reply::ok, |recorder| subscriptions.rotate(id, grace_seconds, kind, recorder)).await
         }
         Some("test") => {
             app.broker.refresh().await?;
@@ -196,9 +196,9 @@ async fn custom_method(mut asked: ApiRequest) -> HandlerResult<Reply> {
             Ok(Reply::ok(&app.broker.jobs(None).test(&row).await?).without_storing())
         }
         Some("replay") => {
-            let replay: NewReplay = asked.json().await?;
+            let replay: NewReplay = request.json().await?;
             app.broker.refresh().await?;
-            asked.respond_with(Reply::ok, |keep| subscriptions.replay(id, replay, keep)).await
+            request.respond_with(Reply::ok, |recorder| subscriptions.replay(id, replay, recorder)).await
         }
         Some(_) => Err(custom_methods::unknown()),
         None => Err(Problem::not_allowed("GET, HEAD, PATCH, DELETE")),

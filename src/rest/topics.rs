@@ -35,18 +35,18 @@ pub(super) fn routes() -> Router<AppState> {
         )
 }
 
-async fn list(asked: ApiRequest) -> HandlerResult {
-    asked.allow_params(&["topic", "limit", "cursor"])?.check_accepts_json()?;
-    let wanted = PageQuery::of(&asked)?;
-    let pattern = asked.params.pattern("topic")?;
-    let page = asked.app.events().topics(pattern.as_ref(), wanted.cursor.as_ref(), wanted.limit).await?;
-    pages::json_response(&TopicsPage { topics: &page.items, page_info: PageInfo::of(&page, wanted.limit) })
+async fn list(request: ApiRequest) -> HandlerResult {
+    request.allow_params(&["topic", "limit", "cursor"])?.check_accepts_json()?;
+    let query = PageQuery::of(&request)?;
+    let pattern = request.params.pattern("topic")?;
+    let page = request.app.events().topics(pattern.as_ref(), query.cursor.as_ref(), query.limit).await?;
+    pages::json_response(&TopicsPage { topics: &page.items, page_info: PageInfo::of(&page, query.limit) })
 }
 
-async fn register(mut asked: ApiRequest) -> HandlerResult<Reply> {
-    asked.allow_params(&[])?;
-    let topic: NewTopic = asked.json().await?;
-    asked.respond_with(registered_reply, |keep| asked.writes().register_topic(topic, keep)).await
+async fn register(mut request: ApiRequest) -> HandlerResult<Reply> {
+    request.allow_params(&[])?;
+    let topic: NewTopic = request.json().await?;
+    request.respond_with(registered_reply, |recorder| request.writes().register_topic(topic, recorder)).await
 }
 
 fn registered_reply(registered: &RegisterOutcome<Topic>) -> Reply {
@@ -59,70 +59,70 @@ fn registered_reply(registered: &RegisterOutcome<Topic>) -> Reply {
     }
 }
 
-async fn show(asked: ApiRequest) -> HandlerResult {
-    asked.allow_params(&[])?.check_accepts_json()?;
-    pages::json_response(&asked.app.events().topic(&id_of(&asked)?).await?)
+async fn show(request: ApiRequest) -> HandlerResult {
+    request.allow_params(&[])?.check_accepts_json()?;
+    pages::json_response(&request.app.events().topic(&id_of(&request)?).await?)
 }
 
-async fn change(mut asked: ApiRequest) -> HandlerResult<Reply> {
-    asked.allow_params(&[])?;
-    let id = id_of(&asked)?;
-    let change: TopicChange = asked.json().await?;
-    asked.respond_with(Reply::ok, |keep| asked.writes().change_topic(&id, change, keep)).await
+async fn change(mut request: ApiRequest) -> HandlerResult<Reply> {
+    request.allow_params(&[])?;
+    let id = id_of(&request)?;
+    let change: TopicChange = request.json().await?;
+    request.respond_with(Reply::ok, |recorder| request.writes().change_topic(&id, change, recorder)).await
 }
 
-async fn remove(asked: ApiRequest) -> HandlerResult<Reply> {
-    asked.allow_params(&["force", "dryRun"])?;
-    let id = id_of(&asked)?;
-    if asked.params.flag("dryRun")? {
-        return Ok(Reply::ok(&asked.app.events().plan_topic_deletion(&id).await?));
+async fn remove(request: ApiRequest) -> HandlerResult<Reply> {
+    request.allow_params(&["force", "dryRun"])?;
+    let id = id_of(&request)?;
+    if request.params.flag("dryRun")? {
+        return Ok(Reply::ok(&request.app.events().plan_topic_deletion(&id).await?));
     }
-    let force = asked.params.flag("force")?;
-    asked.respond_with(Reply::no_content, |keep| asked.writes().delete_topic(&id, force, keep)).await
+    let force = request.params.flag("force")?;
+    request.respond_with(Reply::no_content, |recorder| request.writes().delete_topic(&id, force, recorder)).await
 }
 
 /// `POST /v1/topics/{id}:republish`, `:compact` and `:trim`. What they do may take several appends: republishing keeps its
 /// answer with the last one, the others behind it.
-async fn custom_method(mut asked: ApiRequest) -> HandlerResult<Reply> {
-    asked.allow_params(&[])?;
-    let (id, verb) = asked.identifier_and_method(custom_methods::OF_TOPIC);
+async fn custom_method(mut request: ApiRequest) -> HandlerResult<Reply> {
+    request.allow_params(&[])?;
+    let (id, verb) = request.identifier_and_method(custom_methods::OF_TOPIC);
     let Some(verb) = verb else { return Err(custom_methods::unknown_for_identifier(&id, METHODS)) };
-    let id: TopicId = asked.parse_identifier(&id)?;
+    let id: TopicId = request.parse_identifier(&id)?;
     let counted = match verb {
         "republish" => {
-            let order: RepublishRequest = asked.json().await?;
-            return asked.respond_with(Reply::ok, |keep| asked.writes().republish(&id, order, keep)).await;
+            let order: RepublishRequest = request.json().await?;
+            return request.respond_with(Reply::ok, |recorder| request.writes().republish(&id, order, recorder)).await;
         }
         "compact" => {
-            let order: CompactRequest = asked.optional_json().await?;
-            asked.app.events().compact_topic(&id, order).await?
+            let order: CompactRequest = request.optional_json().await?;
+            request.app.events().compact_topic(&id, order).await?
         }
         "trim" => {
-            let trim: TrimRequest = asked.json().await?;
-            asked.app.events().trim_topic(&id, trim).await?
+            let trim: TrimRequest = request.json().await?;
+            request.app.events().trim_topic(&id, trim).await?
         }
         _ => return Err(custom_methods::unknown()),
     };
     Ok(Reply::ok(&counted))
 }
 
-async fn segments(asked: ApiRequest) -> HandlerResult {
-    asked.allow_params(&["topic", "$orderby", "limit", "cursor"])?.check_accepts_json()?;
-    let descending = is_descending(asked.params.one("$orderby")?)?;
-    let wanted = PageQuery::of(&asked)?;
-    let limit_max = asked.app.broker.limit_max();
-    if !(1..=limit_max).contains(&wanted.limit) {
+async fn segments(request: ApiRequest) -> HandlerResult {
+    request.allow_params(&["topic", "$orderby", "limit", "cursor"])?.check_accepts_json()?;
+    let descending = is_descending(request.params.one("$orderby")?)?;
+    let query = PageQuery::of(&request)?;
+    let limit_max = request.app.broker.limit_max();
+    if !(1..=limit_max).contains(&query.limit) {
         return Err(Error::invalid("/limit", format!("must be between 1 and {limit_max}")).into());
     }
-    let segments = asked.app.events().segments(&asked.params.topic()?).await?;
-    segments_page(&segments, &wanted, descending)
+    let segments = request.app.events().segments(&request.params.topic()?).await?;
+    segments_page(&segments, &query, descending)
 }
 
 /// The topic a path names. A verb of one is not read or changed, but posted.
-fn id_of(asked: &ApiRequest) -> HandlerResult<TopicId> {
-    match asked.identifier_and_method(custom_methods::OF_TOPIC) {
+fn id_of(request: &ApiRequest) -> HandlerResult<TopicId> {
+    match request.identifier_and_method(custom_methods::OF_TOPIC) {
         (_, Some(_)) => Err(Problem::not_allowed("POST")),
-        (id, None) => Ok(asked.parse_identifier(&id)?),
+        (id, None) => Ok(request.parse_identifier(&id)?),
     }
 }
 
@@ -141,14 +141,14 @@ fn is_descending(order: Option<&str>) -> Result<bool> {
     }
 }
 
-fn segments_page(segments: &TopicSegments, wanted: &PageQuery, descending: bool) -> HandlerResult {
+fn segments_page(segments: &TopicSegments, query: &PageQuery, descending: bool) -> HandlerResult {
     // Keys are as wide as numbers get, so that they sort as numbers do; backwards they count down.
     let key = |segment: &&Segment| {
         let start = segment.start_sequence.get();
         format!("{:020}", if descending { u64::MAX - start } else { start })
     };
     let rows = segments.segments.iter();
-    let (cursor, limit) = (wanted.cursor.as_ref(), wanted.limit);
+    let (cursor, limit) = (query.cursor.as_ref(), query.limit);
     let page = match descending {
         true => Page::of(rows.rev(), cursor, limit, key),
         false => Page::of(rows, cursor, limit, key),

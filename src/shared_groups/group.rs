@@ -127,19 +127,19 @@ impl SharedGroup {
         ledger: &Arc<Ledger>,
         now: i64,
         wants: &MemberDemand,
-        ticket: Option<u64>,
+        request: Option<u64>,
     ) -> OfferedEvents {
         let mut offered = OfferedEvents::empty(self, ledger, now);
         let Some(mut backlog) = self.refreshed_backlog(ledger, now) else { return offered };
         let room = self.room(&backlog, &ledger.claims(), now, wants);
         let ready = backlog.ready();
         let share = ready.div_ceil(wants.members.max(1));
-        let free = ready.saturating_sub(backlog.line.ahead_of(ticket, ready));
+        let free = ready.saturating_sub(backlog.line.ahead_of(request, ready));
         offered.sequences = backlog.offer(wants.member, wants.limit.min(room).min(share).min(free));
         offered.generation = backlog.generation();
-        if let Some(ticket) = ticket.filter(|_| room == 0 || !offered.sequences.is_empty()) {
+        if let Some(request) = request.filter(|_| room == 0 || !offered.sequences.is_empty()) {
             // Who can take nothing, or has got something, keeps nobody waiting.
-            backlog.line.leave(ticket);
+            backlog.line.leave(request);
         }
         backlog.line.wake(backlog.ready());
         offered

@@ -130,14 +130,14 @@ impl SharedPoll<'_> {
     }
 
     /// Takes the member's share of what is ready; nothing, where nothing is.
-    async fn take(&self, group: &Arc<SharedGroup>, ticket: Option<u64>, tells: bool) -> Result<PolledEvents> {
+    async fn take(&self, group: &Arc<SharedGroup>, request: Option<u64>, tells: bool) -> Result<PolledEvents> {
         if self.peers.next_deadline().is_some_and(|at| at <= self.ledger.now()) {
             self.peers.expire().await;
         }
         for _ in 0..TRIES_MAX {
             let wants = self.demand(group);
             group.scan_further(self, wants.limit.saturating_mul(wants.members).min(ENOUGH_MAX)).await?;
-            let mut offered = group.offer(self.ledger, self.ledger.now(), &wants, ticket);
+            let mut offered = group.offer(self.ledger, self.ledger.now(), &wants, request);
             let must_tell = {
                 let backlog = group.lock();
                 backlog.has_passed_much() || (tells && backlog.has_passed())

@@ -34,16 +34,16 @@ impl PollQueue {
     }
 
     /// Takes a place in the line, or keeps it.
-    pub(super) fn join(&mut self, ticket: u64, call: &Arc<Notify>) -> WaitRole {
-        self.waiting.entry(ticket).or_insert_with(|| Arc::clone(call));
-        let is_first = self.waiting.first_key_value().is_some_and(|(first, _)| *first == ticket);
+    pub(super) fn join(&mut self, request: u64, call: &Arc<Notify>) -> WaitRole {
+        self.waiting.entry(request).or_insert_with(|| Arc::clone(call));
+        let is_first = self.waiting.first_key_value().is_some_and(|(first, _)| *first == request);
         if is_first { WaitRole::First } else { WaitRole::Behind }
     }
 
     /// Leaves the line; whether that changed something.
-    pub(super) fn leave(&mut self, ticket: u64) -> bool {
-        let was_first = self.waiting.first_key_value().is_some_and(|(first, _)| *first == ticket);
-        let was_there = self.waiting.remove(&ticket).is_some();
+    pub(super) fn leave(&mut self, request: u64) -> bool {
+        let was_first = self.waiting.first_key_value().is_some_and(|(first, _)| *first == request);
+        let was_there = self.waiting.remove(&request).is_some();
         if was_first {
             self.wake(1);
         }
@@ -56,10 +56,10 @@ impl PollQueue {
     }
 
     /// How many stand in front of a place, counted up to `most`; in front of who has none, all.
-    pub(super) fn ahead_of(&self, ticket: Option<u64>, most: usize) -> usize {
-        match ticket {
+    pub(super) fn ahead_of(&self, request: Option<u64>, most: usize) -> usize {
+        match request {
             None => self.waiting.len().min(most),
-            Some(ticket) => self.waiting.range(..ticket).take(most).count(),
+            Some(request) => self.waiting.range(..request).take(most).count(),
         }
     }
 }

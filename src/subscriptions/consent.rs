@@ -6,14 +6,14 @@ use contract::{Error, Result};
 
 impl Subscriptions<'_> {
     /// Refuses a receiver that does not consent, and a pool that is faster than it allows.
-    pub(super) async fn check_consent(&self, terms: &CompiledSubscription) -> Result<()> {
-        let rate_per_minute = self.pool(&terms.pool)?.rate_per_minute;
+    pub(super) async fn check_consent(&self, subscription: &CompiledSubscription) -> Result<()> {
+        let rate_per_minute = self.pool(&subscription.pool)?.rate_per_minute;
         let question = ConsentRequest {
-            target: &terms.delivery.target,
-            auth: &terms.delivery.auth,
-            identity: terms.delivery.identity.as_ref(),
-            headers: &terms.delivery.headers,
-            timeout: terms.delivery.timeout,
+            target: &subscription.delivery.target,
+            auth: &subscription.delivery.auth,
+            identity: subscription.delivery.identity.as_ref(),
+            headers: &subscription.delivery.headers,
+            timeout: subscription.delivery.timeout,
             origin: &self.policy.config.dispatch.origin,
             rate_per_minute,
         };

@@ -71,7 +71,7 @@ impl Subscriptions<'_> {
     pub(crate) async fn create_keeping(
         &self,
         new: NewSubscription,
-        keep: ReplyRecorder<SubscriptionRow>,
+        recorder: ReplyRecorder<SubscriptionRow>,
     ) -> Result<(SubscriptionRow, SubscriptionWithSecret)> {
         validate::subscription(&new, self.allows_private())?;
         self.check_pool(new.pool.as_deref())?;
@@ -102,7 +102,7 @@ impl Subscriptions<'_> {
         let has_pools = located.log == LogRef::Default;
         let create =
             CreateSubscription { id, definition, number: located.topic.number, sealed, auth_type, start, has_pools };
-        let row = ledger.submit_recording(create, keep).await?;
+        let row = ledger.submit_recording(create, recorder).await?;
         let secret = made.map(|secret| NewSecret {
             secret: secret.expose().to_owned(),
             public_key: secret.public_key(),
@@ -156,7 +156,7 @@ impl Subscriptions<'_> {
         &self,
         id: &str,
         change: SubscriptionChange,
-        keep: ReplyRecorder<Subscription>,
+        recorder: ReplyRecorder<Subscription>,
     ) -> Result<Subscription> {
         for _ in 0..TRIES_MAX {
             let (ledger, row) = self.find(id)?;
@@ -186,8 +186,8 @@ impl Subscriptions<'_> {
                 self.check_consent(&terms).await?;
             }
             let standing = self.progress(&ledger, &row);
-            let keep = keep.map_answer(move |row| Some(Ok(standing.into_view(row))));
-            if let Some(row) = self.put(&ledger, &row, definition, (&secrets, keep)).await? {
+            let recorder = recorder.map_answer(move |row| Some(Ok(standing.into_view(row))));
+            if let Some(row) = self.put(&ledger, &row, definition, (&secrets, recorder)).await? {
                 return Ok(standing.into_view(&row));
             }
         }
@@ -201,7 +201,7 @@ impl Subscriptions<'_> {
         id: &str,
         grace: Option<u32>,
         kind: SecretKind,
-        keep: ReplyRecorder<NewSecret>,
+        recorder: ReplyRecorder<NewSecret>,
     ) -> Result<NewSecret> {
         let grace = grace.unwrap_or(limits::GRACE_SECONDS_DEFAULT);
         if grace > limits::GRACE_SECONDS_MAX {
@@ -224,8 +224,8 @@ impl Subscriptions<'_> {
             let previous_until = (secrets.signing.len() > 1).then(|| Timestamp::from_millis(until));
             let told = NewSecret { secret: String::new(), public_key: made.public_key(), previous_until };
             let kept = told.clone();
-            let keep = keep.map_answer(move |_| Some(Ok(kept.clone())));
-            if self.put(&ledger, &row, definition, (&secrets, keep)).await?.is_some() {
+            let recorder = recorder.map_answer(move |_| Some(Ok(kept.clone())));
+            if self.put(&ledger, &row, definition, (&secrets, recorder)).await?.is_some() {
                 return Ok(NewSecret { secret: made.expose().to_owned(), ..told });
             }
         }
@@ -237,7 +237,7 @@ impl Subscriptions<'_> {
         &self,
         id: &str,
         reason: Option<String>,
-        keep: ReplyRecorder<Subscription>,
+        recorder: ReplyRecorder<Subscription>,
     ) -> Result<Subscription> {
         if reason.as_ref().is_some_and(|reason| reason.contains('\0')) {
             return Err(Error::invalid("/reason", Violation::NUL));
@@ -246,30 +246,30 @@ impl Subscriptions<'_> {
             let detail = format!("may have at most {} bytes", limits::REASON_BYTES_MAX);
             return Err(Error::invalid("/reason", detail));
         }
-        self.set_state(id, SubscriptionTransition::Paused { by: self.caller(), reason }, keep).await
+        self.set_state(id, SubscriptionTransition::Paused { by: self.caller(), reason }, recorder).await
     }
 
     /// Lets them go on.
-    pub(crate) async fn resume(&self, id: &str, keep: ReplyRecorder<Subscription>) -> Result<Subscription> {
-        self.set_state(id, SubscriptionTransition::Active, keep).await
+    pub(crate) async fn resume(&self, id: &str, recorder: ReplyRecorder<Subscription>) -> Result<Subscription> {
+        self.set_state(id, SubscriptionTransition::Active, recorder).await
     }
 
     /// Closes the breaker of a subscription's target: its jobs are tried again at once.
-    pub(crate) async fn close_breaker(&self, id: &str, keep: ReplyRecorder<Subscription>) -> Result<Subscription> {
+    pub(crate) async fn close_breaker(&self, id: &str, recorder: ReplyRecorder<Subscription>) -> Result<Subscription> {
         let (_, row) = self.find(id)?;
         // Whichever broker delivers learns it from the log; if it is this one, the answer shows it.
         self.context.breakers.close(&target_of(&row));
-        self.set_state(id, SubscriptionTransition::BreakerClosed { by: self.caller() }, keep).await
+        self.set_state(id, SubscriptionTransition::BreakerClosed { by: self.caller() }, recorder).await
     }
 
     /// Deletes a subscription, with its jobs; its open dead letters are closed.
-    pub(crate) async fn delete(&self, id: &str, keep: ReplyRecorder<()>) -> Result<()> {
+    pub(crate) async fn delete(&self, id: &str, recorder: ReplyRecorder<()>) -> Result<()> {
         let (ledger, row) = self.find(id)?;
-        let keep = keep.map_answer(|_| Some(Ok(())));
+        let recorder = recorder.map_answer(|_| Some(Ok(())));
         ledger
             .submit_recording(
                 SetSubscriptionState { id: row.id, to: SubscriptionTransition::Gone { by: self.caller() } },
-                keep,
+                recorder,
             )
             .await
             .map(drop)
@@ -283,15 +283,15 @@ impl Subscriptions<'_> {
         &self,
         id: &str,
         to: SubscriptionTransition,
-        keep: ReplyRecorder<Subscription>,
+        recorder: ReplyRecorder<Subscription>,
     ) -> Result<Subscription> {
         let (ledger, row) = self.find(id)?;
         let standing = self.progress(&ledger, &row);
         let shown = move |row: &Option<SubscriptionRow>| {
             row.as_ref().map(|row| standing.into_view(row)).ok_or_else(|| Error::not_found("subscription"))
         };
-        let keep = keep.map_answer(move |row| Some(shown(row)));
-        shown(&ledger.submit_recording(SetSubscriptionState { id: row.id, to }, keep).await?)
+        let recorder = recorder.map_answer(move |row| Some(shown(row)));
+        shown(&ledger.submit_recording(SetSubscriptionState { id: row.id, to }, recorder).await?)
     }
 
     async fn put(

@@ -27,7 +27,7 @@ pub(crate) enum OperationalEvent<'a> {
     /// A subscription does not deliver any more.
     Paused { row: &'a SubscriptionRow, by: &'a str, reason: Option<&'a str> },
     /// A job was given up.
-    JobDead { row: Option<&'a SubscriptionRow>, job: JobKey, event: Uuid, letter: Option<Uuid>, error: AttemptError },
+    JobDead { row: Option<&'a SubscriptionRow>, job: JobKey, event: Uuid, dead_letter: Option<Uuid>, error: AttemptError },
     /// A target is left alone for a while.
     TargetFailing { target: &'a str },
     /// It can be reached again.
@@ -51,7 +51,7 @@ impl OperationalEvent<'_> {
                 let data = json!({"subscription": code(row), "subscriptionId": row.id, "by": by, "reason": reason});
                 ("subscription_paused", "subscription", code(row), data)
             }
-            Self::JobDead { row, job, event, letter, error } => {
+            Self::JobDead { row, job, event, dead_letter: letter, error } => {
                 let id = match row {
                     Some(_) => format!("{}-{}", job.lane.simple(), job.sequence),
                     // A task goes by its own id.

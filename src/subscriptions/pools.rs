@@ -9,12 +9,12 @@ use std::collections::BTreeSet;
 
 impl Subscriptions<'_> {
     /// Makes a pool. The same again is no error.
-    pub(crate) async fn create_pool(&self, pool: Pool, keep: ReplyRecorder<Pool>) -> Result<Pool> {
+    pub(crate) async fn create_pool(&self, pool: Pool, recorder: ReplyRecorder<Pool>) -> Result<Pool> {
         validate::pool(&pool)?;
         if pool.code == DEFAULT_POOL {
             return Err(Error::new(Kind::AlreadyExists, "The default pool is there already; change it."));
         }
-        self.logs.default_ledger().submit_recording(PutPool { pool, is_new: true }, keep).await
+        self.logs.default_ledger().submit_recording(PutPool { pool, is_new: true }, recorder).await
     }
 
     /// One pool.
@@ -35,16 +35,16 @@ impl Subscriptions<'_> {
     }
 
     /// Changes a pool; what is under way is finished as it was begun.
-    pub(crate) async fn change_pool(&self, code: &str, change: PoolChange, keep: ReplyRecorder<Pool>) -> Result<Pool> {
+    pub(crate) async fn change_pool(&self, code: &str, change: PoolChange, recorder: ReplyRecorder<Pool>) -> Result<Pool> {
         let mut pool = self.pool(code)?;
         pool.concurrency = change.concurrency.unwrap_or(pool.concurrency);
         pool.rate_per_minute = change.rate_per_minute.unwrap_or(pool.rate_per_minute);
         validate::pool(&pool)?;
-        self.logs.default_ledger().submit_recording(PutPool { pool, is_new: false }, keep).await
+        self.logs.default_ledger().submit_recording(PutPool { pool, is_new: false }, recorder).await
     }
 
     /// Deletes a pool that nobody uses. The default pool is then as nobody has changed it.
-    pub(crate) async fn delete_pool(&self, code: &str, keep: ReplyRecorder<()>) -> Result<()> {
+    pub(crate) async fn delete_pool(&self, code: &str, recorder: ReplyRecorder<()>) -> Result<()> {
         // No subscription of a side log may begin to use it meanwhile.
         let _alone = self.logs.names().write().await;
         let mut used_elsewhere = BTreeSet::new();
@@ -54,7 +54,7 @@ impl Subscriptions<'_> {
             used_elsewhere.extend(users.map(|row| row.definition.code.clone()));
         }
         let drop = DeletePool { code: code.to_owned(), used_elsewhere };
-        self.logs.default_ledger().submit_recording(drop, keep).await
+        self.logs.default_ledger().submit_recording(drop, recorder).await
     }
 
     /// Refuses a pool that is not there. What is decided in the default log is checked there once more.

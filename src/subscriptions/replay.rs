@@ -27,7 +27,7 @@ impl Subscriptions<'_> {
         &self,
         id: &str,
         order: NewReplay,
-        keep: ReplyRecorder<ReplayOutcome>,
+        recorder: ReplyRecorder<ReplayOutcome>,
     ) -> Result<ReplayOutcome> {
         let (ledger, row) = self.find(id)?;
         let registry = ledger.registry();
@@ -42,8 +42,8 @@ impl Subscriptions<'_> {
         }
         let replay = Uuid::new_v4();
         replayed.replay = Some(replay);
-        let keep = keep.map_answer(move |()| Some(Ok(replayed)));
-        ledger.submit_recording(StartReplay { id: replay, subscription: row.id, from, to }, keep).await?;
+        let recorder = recorder.map_answer(move |()| Some(Ok(replayed)));
+        ledger.submit_recording(StartReplay { id: replay, subscription: row.id, from, to }, recorder).await?;
         Ok(replayed)
     }
 }
@@ -55,7 +55,7 @@ impl Subscriptions<'_> {
         &self,
         LocatedTopic { log: place, topic }: &LocatedTopic,
         order: &RepublishRequest,
-        keep: &ReplyRecorder<EventCount>,
+        recorder: &ReplyRecorder<EventCount>,
     ) -> Result<EventCount> {
         let ledger = self.logs.ledger(place);
         let is_meant = |row: &&SubscriptionRow| {
@@ -79,8 +79,8 @@ impl Subscriptions<'_> {
         }
         let counted = EventCount { count: all };
         if !order.dry_run && !replays.is_empty() {
-            let keep = keep.map_answer(move |()| Some(Ok(counted)));
-            ledger.submit_recording(StartReplays(replays), keep).await?;
+            let recorder = recorder.map_answer(move |()| Some(Ok(counted)));
+            ledger.submit_recording(StartReplays(replays), recorder).await?;
         }
         Ok(counted)
     }
@@ -151,7 +151,7 @@ async fn count(
     ledger: &Ledger,
     topic: &RegisteredTopic,
     (from, to): (Sequence, Sequence),
-    terms: &CompiledSubscription,
+    subscription: &CompiledSubscription,
     most: u64,
 ) -> Result<(u64, bool)> {
     let mut failures = FilterStats::default();
@@ -168,8 +168,8 @@ async fn count(
             page => page.map_err(read_failed)?,
         };
         let Some(last) = page.last().map(|record| record.header.sequence) else { break };
-        let wanted = page.iter().filter(|it| it.header.sequence <= to && terms.matches(it, &mut failures));
-        let wanted = wanted.filter(|it| !is_replaced(ledger, &terms.code, it, true));
+        let wanted = page.iter().filter(|it| it.header.sequence <= to && subscription.matches(it, &mut failures));
+        let wanted = wanted.filter(|it| !is_replaced(ledger, &subscription.code, it, true));
         count += wanted.count() as u64;
         (after, left) = (last, left.saturating_sub(page.len() as u64));
         tokio::task::yield_now().await;

@@ -35,7 +35,7 @@ pub(crate) async fn delete(
     id: &TopicId,
     force: bool,
     members: impl Fn(&Ledger) -> (Vec<Uuid>, Vec<Uuid>),
-    keep: ReplyRecorder<()>,
+    recorder: ReplyRecorder<()>,
 ) -> Result<Vec<Uuid>> {
     let found = logs.find(id)?;
     let ledger = Arc::clone(logs.ledger(&found.log));
@@ -46,11 +46,11 @@ pub(crate) async fn delete(
     match &found.log {
         LogRef::Default => {
             let _names = logs.names().read().await;
-            ledger.submit_recording(delete, keep).await?;
+            ledger.submit_recording(delete, recorder).await?;
         }
         LogRef::Side(side) => {
             let (logs, side, id) = (Arc::clone(logs), Arc::clone(side), id.clone());
-            run_to_completion(async move { delete_elsewhere(&logs, &side, &id, delete, keep).await }).await?;
+            run_to_completion(async move { delete_elsewhere(&logs, &side, &id, delete, recorder).await }).await?;
         }
     }
     if let Err(error) = remove_deleted(&ledger).await {
@@ -65,7 +65,7 @@ async fn delete_elsewhere(
     side: &SideLog,
     id: &TopicId,
     delete: DeleteTopic,
-    keep: ReplyRecorder<()>,
+    recorder: ReplyRecorder<()>,
 ) -> Result<()> {
     let _turn = logs.lock_placement().await;
     let _names = logs.names().write().await;
@@ -81,7 +81,7 @@ async fn delete_elsewhere(
         }
         // Whether it is deleted there is not known: the mark stays until that log can tell.
         Err(unknown) => Err(unknown),
-        Ok(()) => default.submit_recording(ForgetTopic(id.clone()), keep).await,
+        Ok(()) => default.submit_recording(ForgetTopic(id.clone()), recorder).await,
     }
 }
 
@@ -124,7 +124,7 @@ pub(super) async fn finish_deletions(logs: &Arc<Logs>) -> Result<()> {
         let registry = logs.default_ledger().registry();
         let mut outcome = Ok(());
         for known in registry.placed_topics().filter(|known| known.placed.deleting) {
-            let finished = match logs.side_log(&known.placed.home) {
+            let finished = match logs.side_log(&known.placed.location) {
                 Ok(side) => finish(&logs, &side, &known.placed).await.map(drop),
                 Err(error) => Err(error),
             };

@@ -32,14 +32,14 @@ use std::sync::Arc;
 pub(crate) async fn register(
     logs: &Arc<Logs>,
     topic: NewTopic,
-    keep: ReplyRecorder<RegisterOutcome<Topic>>,
+    recorder: ReplyRecorder<RegisterOutcome<Topic>>,
 ) -> Result<RegisterOutcome<Topic>> {
     let home = check(&topic, logs)?;
     if logs.default_ledger().registry().placed(&topic.id).is_some_and(|known| known.placed.deleting) {
         deletion::finish_deletions(logs).await?;
     }
     match home {
-        None => logs.default_ledger().submit_recording(RegisterTopic(topic), keep).await,
+        None => logs.default_ledger().submit_recording(RegisterTopic(topic), recorder).await,
         Some(home) => placing::register(Arc::clone(logs), topic, home).await,
     }
 }
@@ -54,12 +54,12 @@ pub(crate) async fn change(
     logs: &Arc<Logs>,
     id: &TopicId,
     change: TopicChange,
-    keep: ReplyRecorder<Topic>,
+    recorder: ReplyRecorder<Topic>,
 ) -> Result<Topic> {
     id.check_unreserved("/id")?;
     let change = ChangeTopic { id: id.clone(), change };
     match logs.default_ledger().registry().topic(id) {
-        Some(_) => logs.default_ledger().submit_recording(change, keep).await,
+        Some(_) => logs.default_ledger().submit_recording(change, recorder).await,
         None => placing::change(Arc::clone(logs), change).await,
     }
 }

@@ -60,7 +60,7 @@ pub(crate) async fn reopen_side_logs(logs: &Logs) -> Result<(), LogFailure> {
     let named = |home: &LogLocation, error| LogFailure { log: home.to_string(), error };
     let default = logs.default_ledger();
     if let Some(first) = default.registry().placed_topics().find(|known| in_memory(known)) {
-        default.submit(RecordMemoryEmptied).await.map_err(|error| named(&first.placed.home, error))?;
+        default.submit(RecordMemoryEmptied).await.map_err(|error| named(&first.placed.location, error))?;
     }
     let mut homes: BTreeMap<LogLocation, Vec<TopicPlacement>> = BTreeMap::new();
     for known in default.registry().placed_topics() {
@@ -70,10 +70,10 @@ pub(crate) async fn reopen_side_logs(logs: &Logs) -> Result<(), LogFailure> {
             default
                 .submit(deletion::ForgetTopic(id.clone()))
                 .await
-                .map_err(|error| named(&known.placed.home, error))?;
+                .map_err(|error| named(&known.placed.location, error))?;
             continue;
         }
-        homes.entry(known.placed.home.clone()).or_default().push(known.placed.clone());
+        homes.entry(known.placed.location.clone()).or_default().push(known.placed.clone());
     }
     for (home, topics) in homes {
         let found = reopen_side_log(logs, &home, topics).await;
@@ -107,7 +107,7 @@ async fn reopen_side_log(logs: &Logs, home: &LogLocation, topics: Vec<TopicPlace
 /// Has a topic's own log follow the default log; does nothing for a topic of the default log.
 async fn settle_one(logs: &Logs, id: &TopicId) -> Result<()> {
     let Some(known) = logs.default_ledger().registry().placed(id).cloned() else { return Ok(()) };
-    let side = logs.side_log(&known.placed.home)?;
+    let side = logs.side_log(&known.placed.location)?;
     settle(logs.default_ledger(), &side, vec![known.placed.clone()]).await
 }
 
@@ -122,7 +122,7 @@ async fn settle(default: &Ledger, side: &SideLog, topics: Vec<TopicPlacement>) -
 }
 
 fn in_memory(known: &PlacedTopic) -> bool {
-    matches!(known.placed.home, LogLocation::Memory(_))
+    matches!(known.placed.location, LogLocation::Memory(_))
 }
 
 /// Runs work that must not stop half way because its caller hung up.
@@ -152,7 +152,7 @@ impl Command for PlaceTopic {
         let topic = Topic { definition: self.topic.clone(), created_at };
         let placed = TopicPlacement {
             topic: topic.clone(),
-            home: self.home.clone(),
+            location: self.home.clone(),
             floor: Sequence::ZERO,
             numbered: false,
             deleting: false,

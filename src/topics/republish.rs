@@ -42,12 +42,12 @@ pub(crate) async fn republish_to_group(
     logs: &Logs,
     LocatedTopic { log: place, topic }: &LocatedTopic,
     order: &RepublishRequest,
-    keep: &ReplyRecorder<EventCount>,
+    recorder: &ReplyRecorder<EventCount>,
 ) -> Result<EventCount> {
     let (group, number) = (order.name.clone().unwrap_or_default(), topic.number);
     let (from, to, dry_run) = (order.from, order.to, order.dry_run);
-    let keep = keep.map_answer(|count| Some(Ok(EventCount { count: *count })));
-    let handed = logs.ledger(place).submit_recording(RepeatEvents { group, number, from, to, dry_run }, keep).await;
+    let recorder = recorder.map_answer(|count| Some(Ok(EventCount { count: *count })));
+    let handed = logs.ledger(place).submit_recording(RepeatEvents { group, number, from, to, dry_run }, recorder).await;
     Ok(EventCount { count: handed? })
 }
 
@@ -56,7 +56,7 @@ pub(crate) async fn republish_to_topic(
     logs: &Logs,
     LocatedTopic { log: place, topic }: &LocatedTopic,
     order: &RepublishRequest,
-    keep: &ReplyRecorder<EventCount>,
+    recorder: &ReplyRecorder<EventCount>,
 ) -> Result<EventCount> {
     let ledger = logs.ledger(place);
     // What is appended here is not meant.
@@ -77,9 +77,9 @@ pub(crate) async fn republish_to_topic(
         count += match order.dry_run {
             true => page.len() as u64,
             false => {
-                let keep = if reached >= to { keep.clone() } else { ReplyRecorder::disabled() };
-                let keep = keep.map_answer(move |here: &u64| Some(Ok(EventCount { count: count + here })));
-                ledger.submit_recording(RepublishEvents::of(topic, &page, how)?, keep).await?
+                let recorder = if reached >= to { recorder.clone() } else { ReplyRecorder::disabled() };
+                let recorder = recorder.map_answer(move |here: &u64| Some(Ok(EventCount { count: count + here })));
+                ledger.submit_recording(RepublishEvents::of(topic, &page, how)?, recorder).await?
             }
         };
     }

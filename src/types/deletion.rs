@@ -32,7 +32,7 @@ pub(crate) async fn delete(
     logs: &Logs,
     searches: &TypeSearches,
     id: &EventTypeId,
-    keep: ReplyRecorder<()>,
+    recorder: ReplyRecorder<()>,
 ) -> Result<()> {
     let default = logs.default_ledger();
     let _turn = searches.turn.lock().await;
@@ -45,7 +45,7 @@ pub(crate) async fn delete(
             return Err(stored.refusal());
         }
         let command = Delete { id: id.clone(), seen: known.defined_at };
-        if let Some(()) = default.submit_recording(command, keep.map_answer(decided)).await? {
+        if let Some(()) = default.submit_recording(command, recorder.map_answer(decided)).await? {
             searches.forget(&known);
             return Ok(());
         }

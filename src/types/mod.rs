@@ -29,14 +29,14 @@ pub(crate) use schema_compiler::SchemaCompiler;
 pub(crate) async fn register(
     (ledger, schemas): (&Ledger, &SchemaCompiler),
     event_type: NewEventType,
-    keep: ReplyRecorder<RegisterOutcome<EventType>>,
+    recorder: ReplyRecorder<RegisterOutcome<EventType>>,
 ) -> Result<RegisterOutcome<EventType>> {
     let (event_type, declared) = check_off_thread(schemas, event_type).await?;
     let bytes = event_type.data_schema.as_ref().map_or(0, |schema| schema.to_string().len())
         + declared.iter().map(|version| version.schema.to_string().len()).sum::<usize>();
     // The declared versions are kept as what becomes of them.
     let definition = NewEventType { versions: Vec::new(), ..event_type };
-    ledger.submit_recording(RegisterEventType { definition, declared, bytes }, keep).await
+    ledger.submit_recording(RegisterEventType { definition, declared, bytes }, recorder).await
 }
 
 /// Registers what the configuration declares. Of a type that is there, versions that are new are added and finalised.

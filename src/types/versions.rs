@@ -69,7 +69,7 @@ pub(crate) async fn add(
     (ledger, schemas): (&Ledger, &SchemaCompiler),
     id: &EventTypeId,
     version: NewVersion,
-    keep: ReplyRecorder<RegisterOutcome<RegisteredVersion>>,
+    recorder: ReplyRecorder<RegisterOutcome<RegisteredVersion>>,
 ) -> Result<RegisterOutcome<RegisteredVersion>> {
     for _ in 0..TRIES_MAX {
         let known = find(ledger, id)?;
@@ -85,7 +85,7 @@ pub(crate) async fn add(
         let definition = schemas.run(CompileWork::Registration, check).await?;
         let bytes = definition.schema.to_string().len();
         let command = AddVersion { id: id.clone(), definition, seen: known.defined_at, bytes };
-        if let Some(answer) = ledger.submit_recording(command, keep.map_answer(decided)).await? {
+        if let Some(answer) = ledger.submit_recording(command, recorder.map_answer(decided)).await? {
             return Ok(answer);
         }
     }
@@ -97,7 +97,7 @@ pub(crate) async fn finalise(
     (ledger, schemas): (&Ledger, &SchemaCompiler),
     id: &EventTypeId,
     version: SchemaVersion,
-    keep: ReplyRecorder<RegisteredVersion>,
+    recorder: ReplyRecorder<RegisteredVersion>,
 ) -> Result<RegisteredVersion> {
     for _ in 0..TRIES_MAX {
         let known = find(ledger, id)?;
@@ -111,7 +111,7 @@ pub(crate) async fn finalise(
         };
         schemas.run(CompileWork::Registration, check).await?;
         let command = FinaliseVersion { id: id.clone(), version, seen: known.defined_at };
-        if let Some(answer) = ledger.submit_recording(command, keep.map_answer(decided)).await? {
+        if let Some(answer) = ledger.submit_recording(command, recorder.map_answer(decided)).await? {
             return Ok(answer);
         }
     }
@@ -123,14 +123,14 @@ pub(crate) async fn deprecate(
     ledger: &Ledger,
     id: &EventTypeId,
     version: SchemaVersion,
-    keep: ReplyRecorder<RegisteredVersion>,
+    recorder: ReplyRecorder<RegisteredVersion>,
 ) -> Result<RegisteredVersion> {
-    ledger.submit_recording(DeprecateVersion { id: id.clone(), version }, keep).await
+    ledger.submit_recording(DeprecateVersion { id: id.clone(), version }, recorder).await
 }
 
 /// Ends an event type.
-pub(crate) async fn archive(ledger: &Ledger, id: &EventTypeId, keep: ReplyRecorder<EventType>) -> Result<EventType> {
-    ledger.submit_recording(ArchiveEventType(id.clone()), keep).await
+pub(crate) async fn archive(ledger: &Ledger, id: &EventTypeId, recorder: ReplyRecorder<EventType>) -> Result<EventType> {
+    ledger.submit_recording(ArchiveEventType(id.clone()), recorder).await
 }
 
 const FIRST: &str = "1.0";

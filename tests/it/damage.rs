@@ -167,8 +167,8 @@ async fn a_page_ends_before_a_damaged_event_and_the_next_read_names_it() {
         "what is intact is given"
     );
     read.offset = page.next_offset.into();
-    for told in [broker.read(read.clone()).await, broker.wait(read.clone(), std::time::Duration::from_secs(9)).await] {
-        let error = told.unwrap_err();
+    for reply in [broker.read(read.clone()).await, broker.wait(read.clone(), std::time::Duration::from_secs(9)).await] {
+        let error = reply.unwrap_err();
         assert_eq!(error.kind(), Kind::Unavailable);
         assert!(error.detail().contains("sequence 25") && error.detail().contains("offset=25"), "{}", error.detail());
         assert!(error.detail().contains("event-broker repair"), "{}", error.detail());

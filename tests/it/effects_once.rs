@@ -205,14 +205,14 @@ async fn failed_work_is_retried_after_a_back_off_then_given_up_and_left_to_a_per
     let filter = DeadLetterFilter { name: Some("billing".to_owned()), ..DeadLetterFilter::default() };
     let letters = stage.client.dead_letters(&filter, None, 10).await.unwrap().items;
     assert_eq!(letters.iter().map(|it| it.event_id).collect::<Vec<_>>(), bad);
-    for letter in &letters {
-        let said = (letter.exc_class.as_str(), letter.exc_msg.as_str(), letter.service.as_str());
+    for dead_letter in &letters {
+        let said = (dead_letter.exc_class.as_str(), dead_letter.exc_msg.as_str(), dead_letter.service.as_str());
         assert_eq!(said, ("Declined", "This subject is declined.", "billing"));
-        assert_eq!(letter.attempts.iter().map(|it| it.number).collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!(dead_letter.attempts.iter().map(|it| it.number).collect::<Vec<_>>(), [1, 2, 3]);
         let waits: Vec<_> =
-            letter.attempts.windows(2).map(|pair| pair[1].started_at.millis() - pair[0].failed_at.millis()).collect();
+            dead_letter.attempts.windows(2).map(|pair| pair[1].started_at.millis() - pair[0].failed_at.millis()).collect();
         assert!(waits[0] >= 200 && waits[1] >= 400, "{waits:?}");
-        assert!(letter.attempts.is_sorted_by(|one, other| one.token < other.token));
+        assert!(dead_letter.attempts.is_sorted_by(|one, other| one.token < other.token));
     }
     failing.stop();
     // A person mends the cause, redrives one and discards the other. The worker notices by itself.

@@ -34,7 +34,7 @@ impl FallibleLog {
     }
 
     fn panic_if_told(&self, call: &'static str) {
-        let is_told = self.panics.lock().unwrap().take_if(|told| *told == call).is_some();
+        let is_told = self.panics.lock().unwrap().take_if(|reply| *reply == call).is_some();
         assert!(!is_told, "told to");
     }
 

@@ -360,7 +360,7 @@ async fn placed_only(folder: &Path, topic: NewTopic, numbered: bool) {
     let ledger = Ledger::open(log, log_clock(), Some(folder.join("state")), 1000, 0, Arc::default()).await.unwrap();
     let topic = Topic { definition: topic, created_at: Timestamp::from_millis(1_764_763_200_000) };
     let home = LogLocation::DataFolder("side".to_owned());
-    let placed = TopicPlacement { topic, home, floor: Sequence::ZERO, numbered, deleting: false, forced: false };
+    let placed = TopicPlacement { topic, location: home, floor: Sequence::ZERO, numbered, deleting: false, forced: false };
     ledger.submit(AppendNote(Entry::TopicPlaced { placed })).await.unwrap();
     ledger.close().await;
 }

@@ -91,8 +91,8 @@ impl WorkError {
 fn class_of(path: &str) -> String {
     let plain = path.split('<').next().unwrap_or(path);
     let name = plain.rsplit("::").next().unwrap_or(plain).trim_start_matches('&');
-    let told = if matches!(name, "" | "Box" | "String" | "str") { "Error" } else { name };
-    told.chars().take(limits::LABEL_BYTES_MAX / 4).collect()
+    let reported = if matches!(name, "" | "Box" | "String" | "str") { "Error" } else { name };
+    reported.chars().take(limits::LABEL_BYTES_MAX / 4).collect()
 }
 
 impl fmt::Display for WorkError {

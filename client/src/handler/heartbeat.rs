@@ -31,8 +31,8 @@ impl Drop for WorkTask {
 
 impl WorkerContext {
     /// Works on an event under its claim.
-    pub(super) async fn work_under_claim(&self, event: StoredEvent, taken: HeldClaim) -> WorkEnd {
-        let HeldClaim { claim, until } = taken;
+    pub(super) async fn work_under_claim(&self, event: StoredEvent, held_claim: HeldClaim) -> WorkEnd {
+        let HeldClaim { claim, until } = held_claim;
         // A task of its own: heartbeats go on while the work is busy, and a panic is its own.
         let mut task = WorkTask(tokio::spawn(self.effect.handle(event, claim.clone())));
         tokio::select! {

@@ -86,8 +86,8 @@ pub(super) struct WaitingEvent {
 }
 
 impl WaitingEvent {
-    pub(super) const fn new(event: StoredEvent, taken: Option<HeldClaim>) -> Self {
-        Self { sequence: event.sequence, event: Some(event), taken, in_doubt: false, held: 0 }
+    pub(super) const fn new(event: StoredEvent, held_claim: Option<HeldClaim>) -> Self {
+        Self { sequence: event.sequence, event: Some(event), taken: held_claim, in_doubt: false, held: 0 }
     }
 }
 

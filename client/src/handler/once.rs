@@ -36,8 +36,8 @@ pub async fn once(
     effect: impl EventHandler,
 ) -> Result<WorkOutcome> {
     let topic = event.event()?.topic;
-    let desk = WorkerContext::new(client.clone(), handler.to_owned(), topic, options.clone(), Arc::new(effect));
-    match desk.work(&mut WaitingEvent::new(event, None)).await {
+    let context = WorkerContext::new(client.clone(), handler.to_owned(), topic, options.clone(), Arc::new(effect));
+    match context.work(&mut WaitingEvent::new(event, None)).await {
         WorkEnd::Settled(worked) => Ok(worked),
         WorkEnd::Again(wait) => Ok(WorkOutcome::Later(wait)),
         WorkEnd::Blocked => Ok(WorkOutcome::Later(options.recheck)),

@@ -232,7 +232,7 @@ impl RunLoop {
         self.context.progress().read(sequences, batch.next);
         for arrival in batch.arrivals {
             self.lanes
-                .push(LaneKey::of(&arrival.event, self.likeness), WaitingEvent::new(arrival.event, arrival.taken));
+                .push(LaneKey::of(&arrival.event, self.likeness), WaitingEvent::new(arrival.event, arrival.held_claim));
         }
     }
 
@@ -242,9 +242,9 @@ impl RunLoop {
             && self.context.availability.paused_until().is_none()
         {
             let Some((key, mut waiting)) = self.lanes.next() else { return };
-            let desk = Arc::clone(&self.context);
+            let context = Arc::clone(&self.context);
             self.at_work.spawn(async move {
-                let ended = desk.work(&mut waiting).await;
+                let ended = context.work(&mut waiting).await;
                 Box::new(FinishedWork { key, waiting, ended })
             });
         }
@@ -285,9 +285,9 @@ impl RunLoop {
             return;
         }
         if let Some(offset) = self.context.progress().to_commit() {
-            let (desk, source) = (Arc::clone(&self.context), Arc::clone(&self.source));
+            let (context, source) = (Arc::clone(&self.context), Arc::clone(&self.source));
             self.chores.spawn(async move {
-                commit(&desk, source.as_ref(), offset).await;
+                commit(&context, source.as_ref(), offset).await;
                 ChoreResult::Committed
             });
         }
@@ -305,8 +305,8 @@ impl RunLoop {
                 self.sweep_from = next;
                 let room = self.context.options.waiting_max.saturating_sub(self.lanes.sizes().1);
                 for sequence in sequences.into_iter().filter(|it| !self.lanes.knows(*it)).take(room) {
-                    let desk = Arc::clone(&self.context);
-                    self.chores.spawn(async move { ChoreResult::Fetched(desk.fetch(sequence.get()).await.ok()) });
+                    let context = Arc::clone(&self.context);
+                    self.chores.spawn(async move { ChoreResult::Fetched(context.fetch(sequence.get()).await.ok()) });
                 }
             }
             ChoreResult::Fetched(Some(event)) => {
@@ -342,17 +342,17 @@ impl RunLoop {
     }
 }
 
-async fn commit(desk: &WorkerContext, source: &dyn EventSource, offset: Offset) {
+async fn commit(context: &WorkerContext, source: &dyn EventSource, offset: Offset) {
     match source.commit(offset).await {
-        Ok(()) => desk.progress().committed(offset),
-        Err(error) if is_passing(&error) => drop(desk.availability.mark_down(&error, RequestKind::Writing)),
-        Err(error) => tracing::warn!(handler = desk.name, %error, "the offset was not committed"),
+        Ok(()) => context.progress().committed(offset),
+        Err(error) if is_passing(&error) => drop(context.availability.mark_down(&error, RequestKind::Writing)),
+        Err(error) => tracing::warn!(handler = context.name, %error, "the offset was not committed"),
     }
 }
 
 /// Reads on and on; ends where the broker refuses for good.
 async fn read_on(
-    desk: Arc<WorkerContext>,
+    context: Arc<WorkerContext>,
     source: Arc<dyn EventSource>,
     mut after: Offset,
     pages: mpsc::Sender<EventBatch>,
@@ -362,12 +362,12 @@ async fn read_on(
         let Ok(room) = pages.reserve().await else { return Error::new(Kind::Unavailable, "Nobody reads on.") };
         match source.next(after, limits::READ_EVENTS_MAX).await {
             Ok(batch) => {
-                desk.availability.mark_up(RequestKind::Reading);
+                context.availability.mark_up(RequestKind::Reading);
                 after = batch.next;
                 room.send(batch);
             }
             Err(error) if is_passing(&error) => {
-                let wait = desk.availability.mark_down(&error, RequestKind::Reading);
+                let wait = context.availability.mark_down(&error, RequestKind::Reading);
                 tokio::time::sleep(wait).await;
             }
             Err(error) => return error,

@@ -48,7 +48,7 @@ impl SharedGroupSource {
         let handed = page.items.into_iter().zip(page.claims);
         let arrivals = handed.map(|(event, claim)| {
             // It was claimed while the poll waited, nobody knows when.
-            IncomingEvent { event, taken: Some(HeldClaim { until: asked + claim.lease.std_duration(), claim }) }
+            IncomingEvent { event, held_claim: Some(HeldClaim { until: asked + claim.lease.std_duration(), claim }) }
         });
         Ok(EventBatch { arrivals: arrivals.collect(), next: page.next_offset })
     }
@@ -66,7 +66,7 @@ impl SharedGroupSource {
             for claim in items.into_iter().filter(is_ours) {
                 if let Some(event) = self.event_of(&claim).await? {
                     // Whether it still holds is asked before it is worked on.
-                    found.push(IncomingEvent { event, taken: Some(HeldClaim { claim, until: Instant::now() }) });
+                    found.push(IncomingEvent { event, held_claim: Some(HeldClaim { claim, until: Instant::now() }) });
                 }
             }
             cursor = next;

@@ -44,7 +44,7 @@ pub(super) struct EventBatch {
 /// An event, with its claim where the source has claimed it.
 pub(super) struct IncomingEvent {
     pub(super) event: StoredEvent,
-    pub(super) taken: Option<HeldClaim>,
+    pub(super) held_claim: Option<HeldClaim>,
 }
 
 /// Polls a topic as a member of the handler's group.
@@ -115,7 +115,7 @@ impl PollingSource {
 
     async fn poll(&self, after: Offset, limit: usize) -> Result<EventBatch> {
         let page = self.page(after, limit).await?;
-        let arrivals = page.items.into_iter().map(|event| IncomingEvent { event, taken: None });
+        let arrivals = page.items.into_iter().map(|event| IncomingEvent { event, held_claim: None });
         Ok(EventBatch { arrivals: arrivals.collect(), next: page.next_offset })
     }
 }

@@ -122,12 +122,12 @@ impl WorkerContext {
             None => self.fetch(waiting.sequence.get()).await?,
         };
         waiting.event = Some(event.clone());
-        let taken = match waiting.taken.take() {
-            Some(taken) => self.ensure_live(taken).await?,
+        let held_claim = match waiting.taken.take() {
+            Some(held_claim) => self.ensure_live(held_claim).await?,
             None => self.claim(waiting).await?,
         };
         (waiting.in_doubt, waiting.held) = (false, 0);
-        Ok((event, taken))
+        Ok((event, held_claim))
     }
 
     /// Reads an event again.
@@ -166,9 +166,9 @@ impl WorkerContext {
             (ClaimAnswer::Stale, _) => Err(WorkEnd::Settled(WorkOutcome::Stale)),
             (ClaimAnswer::Claimed | ClaimAnswer::Held, _) => {
                 if waiting.in_doubt
-                    && let Some(taken) = self.find_lost_claim(waiting).await?
+                    && let Some(held_claim) = self.find_lost_claim(waiting).await?
                 {
-                    return Ok(taken);
+                    return Ok(held_claim);
                 }
                 waiting.held = waiting.held.saturating_add(1);
                 Err(held(outcome.retry_at, waiting.held))
@@ -198,11 +198,11 @@ impl WorkerContext {
     }
 
     /// A claim that came with its event, begun anew where it may not last for long.
-    async fn ensure_live(&self, taken: HeldClaim) -> Result<HeldClaim, WorkEnd> {
-        if Instant::now() + taken.claim.lease.std_duration() / 2 < taken.until {
-            return Ok(taken);
+    async fn ensure_live(&self, held_claim: HeldClaim) -> Result<HeldClaim, WorkEnd> {
+        if Instant::now() + held_claim.claim.lease.std_duration() / 2 < held_claim.until {
+            return Ok(held_claim);
         }
-        self.renew_claim(taken.claim).await?.ok_or(WorkEnd::Again(Duration::ZERO))
+        self.renew_claim(held_claim.claim).await?.ok_or(WorkEnd::Again(Duration::ZERO))
     }
 
     async fn renew_claim(&self, claim: Claim) -> Result<Option<HeldClaim>, WorkEnd> {

@@ -83,7 +83,7 @@ impl ProjectionReader {
         &self,
         at: &mut Checkpoint,
         next: Offset,
-        told: &mut ReportedOffset,
+        reported: &mut ReportedOffset,
         stop: &mut StopSignal<'_>,
     ) -> Result<Option<FollowEnd>, ProjectionError> {
         at.offset = next;
@@ -94,7 +94,7 @@ impl ProjectionReader {
         }
         match now.lag.events {
             0 => Ok(None),
-            _ => Ok(self.report_checkpoint(*at, told).await?.map(FollowEnd::Reset)),
+            _ => Ok(self.report_checkpoint(*at, reported).await?.map(FollowEnd::Reset)),
         }
     }
 
@@ -102,14 +102,14 @@ impl ProjectionReader {
     pub(super) async fn report_checkpoint(
         &self,
         at: Checkpoint,
-        told: &mut ReportedOffset,
+        reported: &mut ReportedOffset,
     ) -> Result<Option<Projection>, ProjectionError> {
-        if at.offset <= told.offset {
+        if at.offset <= reported.offset {
             return Ok(None);
         }
         let Checkpoint { generation, offset } = at;
         let to = NewCheckpoint { offset, expected: None, generation: Some(generation) };
-        told.at = Instant::now();
+        reported.at = Instant::now();
         let answer = match self.client.move_checkpoint(&self.name, to).await {
             Err(error) if error.kind() == Kind::InvalidState => self.client.projection(&self.name).await,
             answer => answer,
@@ -117,7 +117,7 @@ impl ProjectionReader {
         match answer {
             Ok(now) if now.generation != generation => Ok(Some(now)),
             Ok(now) => {
-                told.offset = now.checkpoint;
+                reported.offset = now.checkpoint;
                 Ok(None)
             }
             // The view is ahead of what is told; the next time tells of this too.
@@ -130,9 +130,9 @@ impl ProjectionReader {
     pub(super) async fn report_last(
         &self,
         at: Checkpoint,
-        told: &mut ReportedOffset,
+        reported: &mut ReportedOffset,
     ) -> Result<FollowEnd, ProjectionError> {
-        self.report_checkpoint(at, told).await?;
+        self.report_checkpoint(at, reported).await?;
         Ok(FollowEnd::Stopped)
     }
 

@@ -96,20 +96,20 @@ impl<P: ProjectionView> ProjectionRunner<P> {
     async fn follow(
         &mut self,
         mut at: Checkpoint,
-        told: Offset,
+        reported: Offset,
         stop: &mut StopSignal<'_>,
     ) -> Result<FollowEnd, ProjectionError> {
-        let mut told = ReportedOffset { offset: told, at: Instant::now() };
+        let mut reported = ReportedOffset { offset: reported, at: Instant::now() };
         // A view may have come further than the broker knows: it was killed before it told.
-        if let Some(now) = self.reading.report_checkpoint(at, &mut told).await? {
+        if let Some(now) = self.reading.report_checkpoint(at, &mut reported).await? {
             return Ok(FollowEnd::Reset(now));
         }
         loop {
             let next = self.reading.retry_until_answered(stop, || self.reading.next_page(at.offset));
             let Some(page) = next.await? else { return Ok(FollowEnd::Stopped) };
             let ended = match page.items.is_empty() {
-                true => self.reading.idle(&mut at, page.next, &mut told, stop).await?,
-                false => self.apply_page(&mut at, page, &mut told, stop).await?,
+                true => self.reading.idle(&mut at, page.next, &mut reported, stop).await?,
+                false => self.apply_page(&mut at, page, &mut reported, stop).await?,
             };
             if let Some(ended) = ended {
                 return Ok(ended);
@@ -121,31 +121,31 @@ impl<P: ProjectionView> ProjectionRunner<P> {
         &mut self,
         at: &mut Checkpoint,
         page: ProjectionPage,
-        told: &mut ReportedOffset,
+        reported: &mut ReportedOffset,
         stop: &mut StopSignal<'_>,
     ) -> Result<Option<FollowEnd>, ProjectionError> {
         for event in &page.items {
             let next = Checkpoint { offset: self.reading.number_of(event), ..*at };
             match self.apply(event, next, stop).await {
                 Ok(UntilStopped::Done(())) => *at = next,
-                Ok(UntilStopped::Stopped) => return self.reading.report_last(*at, told).await.map(Some),
+                Ok(UntilStopped::Stopped) => return self.reading.report_last(*at, reported).await.map(Some),
                 Err(poison) => {
                     // What was applied counts; where even that cannot be told, the poison is still the news.
-                    let _ = self.reading.report_checkpoint(*at, told).await;
+                    let _ = self.reading.report_checkpoint(*at, reported).await;
                     return Err(poison);
                 }
             }
             if stop.is_stopped() {
-                return self.reading.report_last(*at, told).await.map(Some);
+                return self.reading.report_last(*at, reported).await.map(Some);
             }
-            if told.at.elapsed() >= self.reading.options.tell_every
-                && let Some(now) = self.reading.report_checkpoint(*at, told).await?
+            if reported.at.elapsed() >= self.reading.options.tell_every
+                && let Some(now) = self.reading.report_checkpoint(*at, reported).await?
             {
                 return Ok(Some(FollowEnd::Reset(now)));
             }
         }
         at.offset = page.next;
-        Ok(self.reading.report_checkpoint(*at, told).await?.map(FollowEnd::Reset))
+        Ok(self.reading.report_checkpoint(*at, reported).await?.map(FollowEnd::Reset))
     }
 
     /// Applies one event, a few times where it must be.

@@ -53,7 +53,7 @@ pub(crate) fn run(
     chores: &Receiver<BackgroundTask>,
 ) {
     let last_append = (shared.state().tail, (shared.options.now)());
-    let mut keeper = BackgroundWorker {
+    let mut background = BackgroundWorker {
         shared,
         writer,
         data_folder,
@@ -64,20 +64,20 @@ pub(crate) fn run(
         has_more: false,
     };
     loop {
-        let chore = keeper.next_chore(chores);
-        keeper.shared.space.look(&*keeper.shared.disk);
+        let chore = background.next_chore(chores);
+        background.shared.space.look(&*background.shared.disk);
         match chore {
-            BackgroundTask::Look => keeper.erase_if_urgent(),
+            BackgroundTask::Look => background.erase_if_urgent(),
             BackgroundTask::Erase(done) => {
-                keeper.waiting.push(done);
-                keeper.has_more = true;
+                background.waiting.push(done);
+                background.has_more = true;
             }
             BackgroundTask::Tidy => {
-                keeper.tidy();
+                background.tidy();
                 // Chores that follow each other must not put erasing off.
-                keeper.erase_if_urgent();
+                background.erase_if_urgent();
             }
-            BackgroundTask::FillReserve => keeper.shared.reserve.fill(&*keeper.shared.disk),
+            BackgroundTask::FillReserve => background.shared.reserve.fill(&*background.shared.disk),
             BackgroundTask::Settle(done) => {
                 // Who asked may have left.
                 let _ = done.send(());
@@ -166,7 +166,7 @@ impl BackgroundWorker {
     fn urgency(&mut self) -> EraseUrgency {
         let (tail, since) = {
             let state = self.shared.state();
-            (state.tail, state.marks.unerased_since())
+            (state.tail, state.trim_marks.unerased_since())
         };
         let options = &self.shared.options;
         let now = (options.now)();
@@ -186,7 +186,7 @@ impl BackgroundWorker {
         if since.is_some_and(|since| since > now) {
             let _held = self.shared.marks_file.lock().unwrap_or_else(PoisonError::into_inner);
             let mut state = self.shared.state_mut();
-            state.marks = Arc::new(state.marks.as_ref().clone().with_unerased(now));
+            state.trim_marks = Arc::new(state.trim_marks.as_ref().clone().with_unerased(now));
         }
         urgency(since, now, options.erase_within, is_idle)
     }
@@ -235,7 +235,7 @@ impl BackgroundWorker {
         let is_wanted = {
             let state = self.shared.state();
             let growing = state.active.as_ref().and_then(|active| active.index.summary());
-            growing.is_some_and(|growing| choose(&growing, &state.marks) != SegmentAction::Keep)
+            growing.is_some_and(|growing| choose(&growing, &state.trim_marks) != SegmentAction::Keep)
         };
         if is_wanted && let Err(error) = self.writer.lock().unwrap_or_else(PoisonError::into_inner).seal() {
             tracing::warn!(%error, "the growing segment was not sealed, and gives no space back; it is tried again");
@@ -244,13 +244,13 @@ impl BackgroundWorker {
 
     /// Carries out what retention chooses. A segment that fails stays as it is.
     fn reclaim(&mut self) {
-        let (segments, marks) = {
+        let (segments, trim_marks) = {
             let state = self.shared.state();
-            (state.sealed.clone(), Arc::clone(&state.marks))
+            (state.sealed.clone(), Arc::clone(&state.trim_marks))
         };
         for segment in &segments {
             let base = segment.name().base;
-            match choose(&segment.summary, &marks) {
+            match choose(&segment.summary, &trim_marks) {
                 SegmentAction::Keep => {}
                 SegmentAction::Drop => {
                     warn_on_failure(
@@ -260,7 +260,7 @@ impl BackgroundWorker {
                     );
                 }
                 SegmentAction::Rewrite if self.damaged.contains(&base) => {}
-                SegmentAction::Rewrite => match rewrite::rewrite(&self.shared, segment, &marks) {
+                SegmentAction::Rewrite => match rewrite::rewrite(&self.shared, segment, &trim_marks) {
                     Ok(Some(rewritten)) => self.seal_or_warn(&rewritten),
                     Ok(None) => self.note_damaged(segment),
                     Err(LookupError::BadIndex) => _ = self.shared.rebuild_index(segment),
@@ -275,11 +275,11 @@ impl BackgroundWorker {
         let name = segment.name();
         {
             let mut file = self.shared.marks_file.lock().unwrap_or_else(PoisonError::into_inner);
-            let marks = self.shared.state().marks.with_dropped(name.base, segment.through());
+            let trim_marks = self.shared.state().trim_marks.with_dropped(name.base, segment.through());
             let disk = &*self.shared.disk;
-            self.shared.reserve.spend_if_full(disk, || file.store(disk, &marks))?;
+            self.shared.reserve.spend_if_full(disk, || file.store(disk, &trim_marks))?;
             let mut state = self.shared.state_mut();
-            state.marks = Arc::new(marks);
+            state.trim_marks = Arc::new(trim_marks);
             state.drop_sealed(name.base);
         }
         let disk = &*self.shared.disk;

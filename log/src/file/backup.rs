@@ -80,7 +80,7 @@ pub fn backup(
 struct BackupFiles {
     /// The lowest generation of each base: a higher one is not finished.
     segments: BTreeMap<Position, SegmentName>,
-    marks: BTreeSet<u64>,
+    trim_marks: BTreeSet<u64>,
     bytes: u64,
 }
 
@@ -95,7 +95,7 @@ impl BackupFiles {
                     files.bytes += entry.metadata().map_or(0, |metadata| metadata.len());
                 }
                 Some(LogFileName::Marks(number)) => {
-                    files.marks.insert(number);
+                    files.trim_marks.insert(number);
                 }
                 Some(LogFileName::Index(_)) | None => {}
             }
@@ -119,14 +119,14 @@ impl<F: FnMut(BackupProgress)> BackupRun<F> {
     /// Copies what is missing; whether the copy is one moment's log.
     fn pass(&mut self) -> Result<bool, LogError> {
         self.sealed(&BackupFiles::list(&self.source)?)?;
-        let marks = BackupFiles::list(&self.source)?.marks;
-        self.marks(&marks)?;
+        let trim_marks = BackupFiles::list(&self.source)?.trim_marks;
+        self.marks(&trim_marks)?;
         let files = BackupFiles::list(&self.source)?;
         self.sealed(&files)?;
         if let Some(last) = files.segments.values().next_back() {
             self.tail(*last)?;
         }
-        Ok(BackupFiles::list(&self.source)?.marks == marks)
+        Ok(BackupFiles::list(&self.source)?.trim_marks == trim_marks)
     }
 
     /// Copies every segment but the last. Each was finished before the one behind it was begun.

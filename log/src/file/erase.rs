@@ -53,17 +53,17 @@ pub(crate) fn urgency(since: Option<i64>, now: i64, within: Option<Duration>, is
 impl BackgroundWorker {
     /// Erases from one segment; whether there may be more to do. The growing segment is sealed if `seals`.
     pub(super) fn erase_next(&mut self, seals: bool) -> Result<bool, LogError> {
-        let (next, grows, marks) = {
+        let (next, grows, trim_marks) = {
             let state = self.shared.state();
             let mut touched =
-                state.sealed.iter().filter(|segment| holds_removed(&segment.summary.topics, &state.marks));
+                state.sealed.iter().filter(|segment| holds_removed(&segment.summary.topics, &state.trim_marks));
             let next = touched.find(|segment| !self.damaged.contains(&segment.name().base)).cloned();
             let growing = state.active.as_ref().and_then(|active| active.index.summary());
-            let grows = growing.is_some_and(|growing| holds_removed(&growing.topics, &state.marks));
-            (next, grows, Arc::clone(&state.marks))
+            let grows = growing.is_some_and(|growing| holds_removed(&growing.topics, &state.trim_marks));
+            (next, grows, Arc::clone(&state.trim_marks))
         };
         if let Some(segment) = next {
-            self.erase_segment(&segment, &marks)?;
+            self.erase_segment(&segment, &trim_marks)?;
             return Ok(true);
         }
         if grows {
@@ -72,13 +72,13 @@ impl BackgroundWorker {
         }
         self.discard_replaced()?;
         discard_torn(self.data_folder.as_deref(), &self.shared.disk)?;
-        self.conclude(&marks)
+        self.conclude(&trim_marks)
     }
 
-    fn erase_segment(&mut self, segment: &Arc<SealedSegment>, marks: &TrimMarks) -> Result<(), LogError> {
-        let outcome = match choose(&segment.summary, marks) {
+    fn erase_segment(&mut self, segment: &Arc<SealedSegment>, trim_marks: &TrimMarks) -> Result<(), LogError> {
+        let outcome = match choose(&segment.summary, trim_marks) {
             SegmentAction::Drop => self.drop_segment(segment).map_err(LookupError::from),
-            SegmentAction::Keep | SegmentAction::Rewrite => match rewrite(&self.shared, segment, marks) {
+            SegmentAction::Keep | SegmentAction::Rewrite => match rewrite(&self.shared, segment, trim_marks) {
                 Ok(Some(rewritten)) => {
                     self.seal_or_warn(&rewritten);
                     Ok(())
@@ -113,7 +113,7 @@ impl BackgroundWorker {
                 let state = self.shared.state();
                 let replaced = state.sealed(name.base).map(|segment| segment.name().generation > name.generation);
                 // A segment that is being begun lies behind the tail, and in no dropped run.
-                replaced.unwrap_or_else(|| state.marks.dropped_through(name.base).is_some())
+                replaced.unwrap_or_else(|| state.trim_marks.dropped_through(name.base).is_some())
             };
             if is_replaced {
                 discard(disk, &file)?;
@@ -125,10 +125,10 @@ impl BackgroundWorker {
 
     /// Notes that everything `marks` hide is erased, unless more was removed meanwhile; whether that is so. The note goes to
     /// disk with the next marks: until then a broker that starts finds nothing to erase, and notes it again.
-    fn conclude(&self, marks: &Arc<TrimMarks>) -> Result<bool, LogError> {
+    fn conclude(&self, trim_marks: &Arc<TrimMarks>) -> Result<bool, LogError> {
         if let Some(segment) =
             self.shared.state().sealed.iter().find(|segment| self.damaged.contains(&segment.name().base))
-            && holds_removed(&segment.summary.topics, marks)
+            && holds_removed(&segment.summary.topics, trim_marks)
         {
             let file = self.shared.folder.join(segment.name().file());
             let reason = "a damaged record keeps removed ones from being erased; repair the log".to_owned();
@@ -136,9 +136,9 @@ impl BackgroundWorker {
         }
         let _unchanged = self.shared.marks_file.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = self.shared.state_mut();
-        let is_more = !Arc::ptr_eq(&state.marks, marks);
+        let is_more = !Arc::ptr_eq(&state.trim_marks, trim_marks);
         if !is_more {
-            state.marks = Arc::new(marks.with_all_erased());
+            state.trim_marks = Arc::new(trim_marks.with_all_erased());
         }
         Ok(is_more)
     }

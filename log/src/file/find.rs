@@ -43,7 +43,7 @@ impl SharedLog {
             None => Some(None),
             Some(position) => {
                 let header = state.hot.get(position)?.header;
-                (!state.marks.hides(&header)).then_some(Some(header))
+                (!state.trim_marks.hides(&header)).then_some(Some(header))
             }
         }
     }
@@ -71,7 +71,7 @@ impl SharedLog {
             let state = self.state();
             let sealed: Vec<_> = state.sealed.iter().filter(|segment| segment.index.may_hold_id(id)).cloned().collect();
             let active = state.active.as_ref().map(|active| (active.head, active.index.ids(id)));
-            (sealed, active, Arc::clone(&state.marks))
+            (sealed, active, Arc::clone(&state.trim_marks))
         };
         let is_it = |header: &RecordHeader| header.id == id && !marks.hides(header);
         for segment in &sealed {
@@ -89,7 +89,7 @@ impl SharedLog {
             let candidates = state.sealed.iter().rev().filter(|segment| segment.index.may_hold_aggregate(key));
             let sealed: Vec<_> = candidates.cloned().collect();
             let active = state.active.as_ref().map(|active| (active.head, active.index.aggregate(key, usize::MAX)));
-            (sealed, active, Arc::clone(&state.marks))
+            (sealed, active, Arc::clone(&state.trim_marks))
         };
         let is_it = |header: &RecordHeader| !marks.hides(header);
         if let Some((head, offsets)) = active
@@ -166,7 +166,7 @@ impl SharedLog {
                 (last_time >= time).then_some(SearchSegment::Active(active.head, count))?
             }
         };
-        Some((part, Arc::clone(&state.marks)))
+        Some((part, Arc::clone(&state.trim_marks)))
     }
 
     fn count(&self, part: &SearchSegment, order: RecordOrder) -> u32 {

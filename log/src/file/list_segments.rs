@@ -28,7 +28,7 @@ impl SharedLog {
             let sealed = state.runs(topic).iter().filter_map(|run| state.sealed(run.base));
             let sealed = sealed.filter_map(|segment| Some((segment.head, *segment.summary.topic(topic)?)));
             let active = state.active.iter().filter_map(|active| Some((active.head, *active.index.topic(topic)?)));
-            (sealed.chain(active).collect::<Vec<_>>(), state.marks.removed_through(topic))
+            (sealed.chain(active).collect::<Vec<_>>(), state.trim_marks.removed_through(topic))
         };
         let mut segments = Vec::new();
         for (head, mut summary) in parts.into_iter().filter(|(_, summary)| summary.last > removed) {

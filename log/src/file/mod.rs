@@ -288,17 +288,17 @@ impl SharedLog {
     /// Marks records as removed, durably, and leaves giving their space back to the keeper.
     fn remove(&self, topic: TopicNumber, through: Sequence) -> Result<(), LogError> {
         let mut file = self.marks_file.lock().unwrap_or_else(PoisonError::into_inner);
-        let marks = {
+        let trim_marks = {
             let state = self.state();
             // What is appended later is not meant.
-            state.marks.with_removed(topic, through.min(state.last_sequence(topic)))
+            state.trim_marks.with_removed(topic, through.min(state.last_sequence(topic)))
         };
-        let Some(mut marks) = marks else { return Ok(()) };
+        let Some(mut trim_marks) = trim_marks else { return Ok(()) };
         if self.options.erase_within.is_some() {
-            marks = marks.with_unerased((self.options.now)());
+            trim_marks = trim_marks.with_unerased((self.options.now)());
         }
-        self.reserve.spend_if_full(&*self.disk, || file.store(&*self.disk, &marks))?;
-        self.state_mut().marks = Arc::new(marks);
+        self.reserve.spend_if_full(&*self.disk, || file.store(&*self.disk, &trim_marks))?;
+        self.state_mut().trim_marks = Arc::new(trim_marks);
         let _ = self.chores.send(BackgroundTask::Tidy);
         Ok(())
     }
@@ -308,20 +308,20 @@ impl SharedLog {
     /// Notes since when something is to be erased, where the marks do not say so: they are of an older version.
     fn note_unerased(&self) {
         let mut file = self.marks_file.lock().unwrap_or_else(PoisonError::into_inner);
-        let marks = {
+        let trim_marks = {
             let state = self.state();
             let growing = state.active.as_ref().and_then(|active| active.index.summary());
             let mut summaries = state.sealed.iter().map(|segment| &segment.summary).chain(&growing);
-            let holds_removed = summaries.any(|summary| holds_removed(&summary.topics, &state.marks));
-            if !holds_removed || state.marks.unerased_since().is_some() || self.options.erase_within.is_none() {
+            let holds_removed = summaries.any(|summary| holds_removed(&summary.topics, &state.trim_marks));
+            if !holds_removed || state.trim_marks.unerased_since().is_some() || self.options.erase_within.is_none() {
                 return;
             }
-            state.marks.as_ref().clone().with_unerased((self.options.now)())
+            state.trim_marks.as_ref().clone().with_unerased((self.options.now)())
         };
-        if let Err(error) = file.store(&*self.disk, &marks) {
+        if let Err(error) = file.store(&*self.disk, &trim_marks) {
             tracing::warn!(%error, "the time of a removal was not noted; the next removal, or start, notes it");
         }
-        self.state_mut().marks = Arc::new(marks);
+        self.state_mut().trim_marks = Arc::new(trim_marks);
     }
 }
 

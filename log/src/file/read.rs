@@ -98,7 +98,7 @@ impl SharedLog {
         if at_end {
             return Some(Ok(Vec::new()));
         }
-        let records = state.hot.range(range)?.filter(|record| !state.marks.hides(&record.header));
+        let records = state.hot.range(range)?.filter(|record| !state.trim_marks.hides(&record.header));
         let mut page = RecordPage::new(limit);
         let _all = records.cloned().all(|record| page.take(record));
         Some(Ok(page.records))
@@ -187,7 +187,7 @@ impl<'a> PageRead<'a> {
                 return Err(error.into());
             }
             let Some(source) = self.source(&state) else { return Ok(false) };
-            (source, Arc::clone(&state.marks))
+            (source, Arc::clone(&state.trim_marks))
         };
         let (head, places) = match &source {
             SegmentSource::Active(head, places) => (*head, places.clone()),
@@ -260,7 +260,7 @@ fn behind(range: ReadRange, number: u64) -> ReadRange {
 /// Whether a range begins in what was removed.
 fn trimmed(state: &LogState, range: ReadRange) -> Option<LogError> {
     let ReadRange::Topic(topic, after) = range else { return None };
-    let removed = state.marks.removed_through(topic);
+    let removed = state.trim_marks.removed_through(topic);
     (after < removed).then(|| LogError::Trimmed(removed.next()))
 }
 

@@ -47,14 +47,14 @@ pub(crate) fn recover(
     cuts: &CutFolder<'_>,
 ) -> Result<RecoveredLog, LogError> {
     let files = LogFiles::list(disk)?;
-    let (marks_file, marks) = TrimMarksFile::load(disk, folder, files.marks.clone())?;
-    let recovery = LogRecovery { disk, folder, acknowledged: options.acknowledged, marks };
+    let (marks_file, marks) = TrimMarksFile::load(disk, folder, files.trim_marks.clone())?;
+    let recovery = LogRecovery { disk, folder, acknowledged: options.acknowledged, trim_marks: marks };
     let ChosenSegments { mut segments, superseded } = recovery.choose_generations(&files);
     let (last, unused) = recovery.read_last(&mut segments)?;
     let (active, tail) = last.map(|last| (last.active, last.tail)).unzip();
     let sealed = recovery.open_sealed(&segments)?;
     recovery.chain(&sealed, active.as_ref())?;
-    let state = LogState::new(sealed, active, recovery.marks.clone(), options);
+    let state = LogState::new(sealed, active, recovery.trim_marks.clone(), options);
     recovery.check_acknowledged(&state)?;
 
     let named = |offset, reason: &dyn ToString| {
@@ -72,7 +72,7 @@ pub(crate) fn recover(
     if let Some(tail) = &tail {
         cut_tail(disk, tail, cuts)?;
     }
-    marks_file.tidy(disk, &files.marks)?;
+    marks_file.tidy(disk, &files.trim_marks)?;
     sweep(disk, &files, &state)?;
     Ok(RecoveredLog { state, marks_file, cuts: cut_off, bad_bodies })
 }
@@ -109,17 +109,17 @@ struct LogFiles {
     /// Generations of each base.
     segments: BTreeMap<Position, Vec<u32>>,
     indexes: Vec<SegmentName>,
-    marks: Vec<u64>,
+    trim_marks: Vec<u64>,
 }
 
 impl LogFiles {
     fn list(disk: &dyn Disk) -> Result<Self, LogError> {
-        let mut files = Self { segments: BTreeMap::new(), indexes: Vec::new(), marks: Vec::new() };
+        let mut files = Self { segments: BTreeMap::new(), indexes: Vec::new(), trim_marks: Vec::new() };
         for (name, _) in disk.list()? {
             match LogFileName::parse(&name) {
                 Some(LogFileName::Segment(name)) => files.segments.entry(name.base).or_default().push(name.generation),
                 Some(LogFileName::Index(name)) => files.indexes.push(name),
-                Some(LogFileName::Marks(number)) => files.marks.push(number),
+                Some(LogFileName::Marks(number)) => files.trim_marks.push(number),
                 None => {}
             }
         }
@@ -140,7 +140,7 @@ struct LogRecovery<'a> {
     folder: &'a Path,
     /// Everything through here was once whole.
     acknowledged: Position,
-    marks: TrimMarks,
+    trim_marks: TrimMarks,
 }
 
 impl LogRecovery<'_> {
@@ -148,7 +148,7 @@ impl LogRecovery<'_> {
     fn choose_generations(&self, files: &LogFiles) -> ChosenSegments {
         let mut chosen = ChosenSegments { segments: Vec::new(), superseded: Vec::new() };
         for (base, generations) in &files.segments {
-            let counts = generations.iter().min().filter(|_| self.marks.dropped_through(*base).is_none());
+            let counts = generations.iter().min().filter(|_| self.trim_marks.dropped_through(*base).is_none());
             let named = |generation: &u32| SegmentName { base: *base, generation: *generation };
             chosen.segments.extend(counts.map(named));
             chosen.superseded.extend(generations.iter().filter(|generation| Some(*generation) != counts).map(named));
@@ -213,7 +213,7 @@ impl LogRecovery<'_> {
         let mut next = Position(1);
         let parts = sealed.iter().map(|segment| (segment.name(), Some(segment)));
         for (name, segment) in parts.chain(active.map(|active| (active.head.name, None))) {
-            next = self.marks.dropped_through(next).map_or(next, Position::next);
+            next = self.trim_marks.dropped_through(next).map_or(next, Position::next);
             if name.base != next {
                 let reason = format!("the segment before it is missing: position {next} is in no file");
                 return Err(self.damaged(name, 0, reason));

@@ -24,9 +24,9 @@ const STEP_BYTES: usize = 1024 * 1024;
 pub(crate) fn rewrite(
     shared: &SharedLog,
     segment: &Arc<SealedSegment>,
-    marks: &TrimMarks,
+    trim_marks: &TrimMarks,
 ) -> Result<Option<Arc<SealedSegment>>, LookupError> {
-    let kept = kept_places(shared, segment, marks)?;
+    let kept = kept_places(shared, segment, trim_marks)?;
     let head = SegmentHead { name: segment.name().next_generation(), ..segment.head };
     let written = write(shared, segment, head, &kept);
     let Ok(Some(rewritten)) = written else {
@@ -69,11 +69,11 @@ fn write(
 fn kept_places(
     shared: &SharedLog,
     segment: &SealedSegment,
-    marks: &TrimMarks,
+    trim_marks: &TrimMarks,
 ) -> Result<Vec<FrameLocation>, LookupError> {
     let mut kept = Vec::new();
     for topic in &segment.summary.topics {
-        let mut after = marks.removed_through(topic.topic);
+        let mut after = trim_marks.removed_through(topic.topic);
         loop {
             let places = segment.index.places(&*shared.disk, ReadRange::Topic(topic.topic, after), NO_LIMIT)?;
             let Some(last) = places.last() else { break };

@@ -15,10 +15,10 @@ pub(crate) enum SegmentAction {
 }
 
 /// What to do with a segment of which `marks` hide some records.
-pub(crate) fn choose(summary: &SegmentSummary, marks: &TrimMarks) -> SegmentAction {
+pub(crate) fn choose(summary: &SegmentSummary, trim_marks: &TrimMarks) -> SegmentAction {
     let all: u64 = summary.topics.iter().map(|topic| topic.bytes).sum();
-    let removed: u64 = summary.topics.iter().map(|topic| removed_bytes(topic, marks)).sum();
-    if summary.topics.iter().all(|topic| topic.last <= marks.removed_through(topic.topic)) {
+    let removed: u64 = summary.topics.iter().map(|topic| removed_bytes(topic, trim_marks)).sum();
+    if summary.topics.iter().all(|topic| topic.last <= trim_marks.removed_through(topic.topic)) {
         SegmentAction::Drop
     } else if removed > 0 && removed >= all.div_ceil(2) {
         SegmentAction::Rewrite
@@ -28,13 +28,13 @@ pub(crate) fn choose(summary: &SegmentSummary, marks: &TrimMarks) -> SegmentActi
 }
 
 /// Whether any record of a segment was removed: its bytes are still in the file.
-pub(crate) fn holds_removed(topics: &[TopicSummary], marks: &TrimMarks) -> bool {
-    topics.iter().any(|topic| topic.first <= marks.removed_through(topic.topic))
+pub(crate) fn holds_removed(topics: &[TopicSummary], trim_marks: &TrimMarks) -> bool {
+    topics.iter().any(|topic| topic.first <= trim_marks.removed_through(topic.topic))
 }
 
 /// Bytes of a topic's removed records, taking them to be of equal size.
-fn removed_bytes(topic: &TopicSummary, marks: &TrimMarks) -> u64 {
-    let through = marks.removed_through(topic.topic).min(topic.last);
+fn removed_bytes(topic: &TopicSummary, trim_marks: &TrimMarks) -> u64 {
+    let through = trim_marks.removed_through(topic.topic).min(topic.last);
     let span = topic.last.get() - topic.first.get() + 1;
     let removed = (through.get() + 1).saturating_sub(topic.first.get());
     (u128::from(topic.bytes) * u128::from(removed) / u128::from(span)) as u64
@@ -81,13 +81,13 @@ mod tests {
             (&[(1, 99), (2, 99), (3, 5)], SegmentAction::Drop),
             (&[(3, 99)], SegmentAction::Keep),
         ] {
-            let mut marks = TrimMarks::default();
+            let mut trim_marks = TrimMarks::default();
             for (topic, through) in removed {
-                marks = marks.with_removed(TopicNumber(*topic), Sequence(*through)).unwrap();
+                trim_marks = trim_marks.with_removed(TopicNumber(*topic), Sequence(*through)).unwrap();
             }
-            assert_eq!(choose(&summary, &marks), choice, "{removed:?}");
+            assert_eq!(choose(&summary, &trim_marks), choice, "{removed:?}");
             let is_touched = removed.iter().any(|(topic, through)| *topic < 3 && (*topic, *through) != (1, 10));
-            assert_eq!(holds_removed(&summary.topics, &marks), is_touched, "{removed:?}");
+            assert_eq!(holds_removed(&summary.topics, &trim_marks), is_touched, "{removed:?}");
         }
     }
 }

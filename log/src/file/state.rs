@@ -46,7 +46,7 @@ pub(crate) struct LogState {
     /// The sealed segments of each topic.
     runs: HashMap<TopicNumber, Vec<TopicRun>>,
     pub(crate) hot: HotTail,
-    pub(crate) marks: Arc<TrimMarks>,
+    pub(crate) trim_marks: Arc<TrimMarks>,
     /// The last durable position, and its time.
     pub(crate) tail: Position,
     pub(crate) tail_time: i64,
@@ -104,7 +104,7 @@ impl LogState {
     pub(crate) fn new(
         sealed: Vec<Arc<SealedSegment>>,
         active: Option<ActiveSegment>,
-        marks: TrimMarks,
+        trim_marks: TrimMarks,
         options: &FileLogOptions,
     ) -> Self {
         let (tail, tail_time) = match (&active, sealed.last()) {
@@ -112,10 +112,10 @@ impl LogState {
             (None, Some(last)) => (last.through(), last.summary.last_time),
             (None, None) => (Position::ZERO, i64::MIN),
         };
-        let tail = marks.dropped_through(tail.next()).unwrap_or(tail);
+        let tail = trim_marks.dropped_through(tail.next()).unwrap_or(tail);
         let hot = HotTail::new(tail, options.tail_cache_bytes);
         let mut state =
-            Self { sealed: Vec::new(), active, runs: HashMap::new(), hot, marks: Arc::new(marks), tail, tail_time };
+            Self { sealed: Vec::new(), active, runs: HashMap::new(), hot, trim_marks: Arc::new(trim_marks), tail, tail_time };
         sealed.into_iter().for_each(|segment| state.push_sealed(segment));
         state
     }
@@ -160,7 +160,7 @@ impl LogState {
     pub(crate) fn last_sequence(&self, topic: TopicNumber) -> Sequence {
         let active = self.active.as_ref().and_then(|active| active.index.topic(topic)).map(|summary| summary.last);
         let stored = active.or_else(|| self.runs(topic).last().map(|run| run.last)).unwrap_or_default();
-        stored.max(self.marks.removed_through(topic))
+        stored.max(self.trim_marks.removed_through(topic))
     }
 
     /// Shows a batch that has become durable. `frames` are the bytes of each on disk.

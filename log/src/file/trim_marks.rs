@@ -71,25 +71,25 @@ impl TrimMarks {
 
     /// Lets go of a topic's records; `None` if that is nothing new.
     pub(crate) fn with_removed(&self, topic: TopicNumber, through: Sequence) -> Option<Self> {
-        let mut marks = self.clone();
-        marks.trimmed.insert(topic, through);
-        (through > self.removed_through(topic)).then_some(marks)
+        let mut trim_marks = self.clone();
+        trim_marks.trimmed.insert(topic, through);
+        (through > self.removed_through(topic)).then_some(trim_marks)
     }
 
     /// Lets go of the segment that stood for these positions.
     pub(crate) fn with_dropped(&self, first: Position, last: Position) -> Self {
-        let mut marks = self.clone();
-        marks.dropped.push((first, last));
-        marks.dropped.sort_unstable();
+        let mut trim_marks = self.clone();
+        trim_marks.dropped.push((first, last));
+        trim_marks.dropped.sort_unstable();
         let mut merged: Vec<(Position, Position)> = Vec::new();
-        for range in marks.dropped {
+        for range in trim_marks.dropped {
             match merged.last_mut() {
                 Some(before) if range.0 <= before.1.next() => before.1 = before.1.max(range.1),
                 _ => merged.push(range),
             }
         }
-        marks.dropped = merged;
-        marks
+        trim_marks.dropped = merged;
+        trim_marks
     }
 
     /// The last position of the dropped run that `position` is in.
@@ -105,11 +105,11 @@ impl TrimMarks {
 
     /// Notes sequences that were lost.
     pub(crate) fn with_lost(&self, runs: &[LostSequences]) -> Self {
-        let mut marks = self.clone();
-        marks.lost.extend_from_slice(runs);
-        marks.lost.sort_unstable();
-        marks.lost.dedup();
-        marks
+        let mut trim_marks = self.clone();
+        trim_marks.lost.extend_from_slice(runs);
+        trim_marks.lost.sort_unstable();
+        trim_marks.lost.dedup();
+        trim_marks
     }
 
     /// The first sequence of a topic behind `after` and before `next` that was neither removed nor lost, if there is one:
@@ -164,26 +164,26 @@ impl TrimMarks {
         let topics = fields.try_get_u32_le().ok()?;
         let runs = fields.try_get_u32_le().ok()?;
         let lost = if version >= VERSION_LOST { fields.try_get_u32_le().ok()? } else { 0 };
-        let mut marks = Self::default();
+        let mut trim_marks = Self::default();
         if version == VERSION_UNERASED {
-            marks.unerased_since = Some(fields.try_get_i64_le().ok()?);
+            trim_marks.unerased_since = Some(fields.try_get_i64_le().ok()?);
         }
         for _ in 0..topics {
             let topic = TopicNumber(fields.try_get_u32_le().ok()?);
-            marks.trimmed.insert(topic, Sequence(fields.try_get_u64_le().ok()?));
+            trim_marks.trimmed.insert(topic, Sequence(fields.try_get_u64_le().ok()?));
         }
         for _ in 0..runs {
             let first = Position(fields.try_get_u64_le().ok()?);
-            marks.dropped.push((first, Position(fields.try_get_u64_le().ok()?)));
+            trim_marks.dropped.push((first, Position(fields.try_get_u64_le().ok()?)));
         }
         for _ in 0..lost {
             let topic = TopicNumber(fields.try_get_u32_le().ok()?);
             let first = Sequence(fields.try_get_u64_le().ok()?);
-            marks.lost.push((topic, first, Sequence(fields.try_get_u64_le().ok()?)));
+            trim_marks.lost.push((topic, first, Sequence(fields.try_get_u64_le().ok()?)));
         }
         let content = bytes.get(..bytes.len() - fields.len())?;
         let intact = fields.try_get_u32_le().ok()? == crc32c::crc32c(content);
-        (intact && (VERSION..=VERSION_UNERASED).contains(&version)).then_some(marks)
+        (intact && (VERSION..=VERSION_UNERASED).contains(&version)).then_some(trim_marks)
     }
 }
 
@@ -201,9 +201,9 @@ impl TrimMarksFile {
         numbers.sort_unstable();
         let mut file = Self { number: numbers.last().copied().unwrap_or(0), current: 0 };
         for number in numbers.iter().rev().copied() {
-            if let Some(marks) = TrimMarks::decode(&read_all(disk, &marks_file(number))?) {
+            if let Some(trim_marks) = TrimMarks::decode(&read_all(disk, &marks_file(number))?) {
                 file.current = number;
-                return Ok((file, marks));
+                return Ok((file, trim_marks));
             }
         }
         match numbers.last() {
@@ -229,10 +229,10 @@ impl TrimMarksFile {
     }
 
     /// Makes `marks` the ones that count. On failure the ones before still do.
-    pub(crate) fn store(&mut self, disk: &dyn Disk, marks: &TrimMarks) -> io::Result<()> {
+    pub(crate) fn store(&mut self, disk: &dyn Disk, trim_marks: &TrimMarks) -> io::Result<()> {
         self.number += 1;
         let name = marks_file(self.number);
-        if let Err(cause) = write_durably(disk, &name, &marks.encode()) {
+        if let Err(cause) = write_durably(disk, &name, &trim_marks.encode()) {
             let _ = discard(disk, &name);
             return Err(cause);
         }
@@ -279,10 +279,10 @@ mod tests {
         let lost = removed.with_lost(&[(topic, Sequence(8), Sequence(9)), (topic, Sequence(11), Sequence(11))]);
         let unerased = removed.clone().with_unerased(1_700_000_000_000);
         let both = lost.clone().with_unerased(-5);
-        for (marks, version) in [(&removed, 1), (&lost, 2), (&unerased, 3), (&both, 3)] {
-            let bytes = marks.encode();
+        for (trim_marks, version) in [(&removed, 1), (&lost, 2), (&unerased, 3), (&both, 3)] {
+            let bytes = trim_marks.encode();
             assert_eq!(bytes[8], version);
-            assert_eq!(TrimMarks::decode(&bytes).as_ref(), Some(marks));
+            assert_eq!(TrimMarks::decode(&bytes).as_ref(), Some(trim_marks));
             for bit in 0..bytes.len() * 8 {
                 let mut flipped = bytes.clone();
                 flipped[bit / 8] ^= 1 << (bit % 8);
@@ -293,17 +293,17 @@ mod tests {
 
     #[test]
     fn the_oldest_removal_that_is_not_erased_is_the_one_that_counts() {
-        let marks = TrimMarks::default().with_unerased(20).with_unerased(30);
-        assert_eq!(marks.unerased_since(), Some(20));
-        assert_eq!(marks.with_all_erased().with_unerased(30).unerased_since(), Some(30));
-        assert_eq!(marks.with_unerased(10).unerased_since(), Some(10), "a clock that was set back");
+        let trim_marks = TrimMarks::default().with_unerased(20).with_unerased(30);
+        assert_eq!(trim_marks.unerased_since(), Some(20));
+        assert_eq!(trim_marks.with_all_erased().with_unerased(30).unerased_since(), Some(30));
+        assert_eq!(trim_marks.with_unerased(10).unerased_since(), Some(10), "a clock that was set back");
     }
 
     #[test]
     fn only_what_was_removed_or_lost_may_be_missing() {
         let topic = TopicNumber(3);
-        let marks = TrimMarks::default().with_removed(topic, Sequence(5)).unwrap();
-        let marks = marks.with_lost(&[(topic, Sequence(8), Sequence(9)), (topic, Sequence(10), Sequence(10))]);
+        let trim_marks = TrimMarks::default().with_removed(topic, Sequence(5)).unwrap();
+        let trim_marks = trim_marks.with_lost(&[(topic, Sequence(8), Sequence(9)), (topic, Sequence(10), Sequence(10))]);
         for (after, next, unexplained) in [
             (0, 6, None),
             (0, 7, Some(6)),
@@ -313,9 +313,9 @@ mod tests {
             (8, 11, None),
             (10, 12, Some(11)),
         ] {
-            let found = marks.unexplained(topic, Sequence(after), Sequence(next));
+            let found = trim_marks.unexplained(topic, Sequence(after), Sequence(next));
             assert_eq!(found, unexplained.map(Sequence), "behind {after}, before {next}");
         }
-        assert_eq!(marks.unexplained(TopicNumber(4), Sequence(1), Sequence(3)), Some(Sequence(2)));
+        assert_eq!(trim_marks.unexplained(TopicNumber(4), Sequence(1), Sequence(3)), Some(Sequence(2)));
     }
 }

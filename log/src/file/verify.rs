@@ -75,23 +75,23 @@ pub(super) fn verify_files(
     mut progress: impl FnMut(VerifyProgress),
 ) -> Result<VerifyReport, LogError> {
     let mut segments: BTreeMap<Position, SegmentName> = BTreeMap::new();
-    let mut marks = Vec::new();
+    let mut trim_marks = Vec::new();
     for (name, _) in disk.list()? {
         match LogFileName::parse(&name) {
             Some(LogFileName::Segment(name)) => {
                 segments.entry(name.base).and_modify(|lower| *lower = name.min(*lower)).or_insert(name);
             }
-            Some(LogFileName::Marks(number)) => marks.push(number),
+            Some(LogFileName::Marks(number)) => trim_marks.push(number),
             Some(LogFileName::Index(_)) | None => {}
         }
     }
     let mut check = LogVerifier::new(disk, folder.to_owned(), acknowledged);
-    match TrimMarksFile::load(disk, &check.folder, marks) {
-        Ok((_, marks)) => check.marks = marks,
+    match TrimMarksFile::load(disk, &check.folder, trim_marks) {
+        Ok((_, marks)) => check.trim_marks = marks,
         Err(LogError::Damaged(damage)) => check.report.damages.push(damage),
         Err(error) => return Err(error),
     }
-    segments.retain(|base, _| check.marks.dropped_through(*base).is_none());
+    segments.retain(|base, _| check.trim_marks.dropped_through(*base).is_none());
     let segments_total = segments.len() as u64;
     for (name, number) in segments.into_values().zip(1..) {
         check.segment(name, number == segments_total)?;
@@ -105,7 +105,7 @@ struct LogVerifier<'a> {
     disk: &'a dyn Disk,
     folder: PathBuf,
     acknowledged: Position,
-    marks: TrimMarks,
+    trim_marks: TrimMarks,
     report: VerifyReport,
     /// The position the next segment should begin with, if that can be told.
     next: Option<Position>,
@@ -120,7 +120,7 @@ impl<'a> LogVerifier<'a> {
     fn new(disk: &'a dyn Disk, folder: PathBuf, acknowledged: Position) -> Self {
         let (marks, report, sequences) = (TrimMarks::default(), VerifyReport::default(), HashMap::new());
         let (next, time, lost_records) = (Some(Position(1)), i64::MIN, false);
-        Self { disk, folder, acknowledged, marks, report, next, time, sequences, lost_records }
+        Self { disk, folder, acknowledged, trim_marks: marks, report, next, time, sequences, lost_records }
     }
 
     fn segment(&mut self, name: SegmentName, is_last: bool) -> Result<(), LogError> {
@@ -149,7 +149,7 @@ impl<'a> LogVerifier<'a> {
     /// A segment must begin where the one before it ends, or behind what was dropped there.
     fn base(&mut self, name: SegmentName) {
         let Some(next) = self.next else { return };
-        let next = self.marks.dropped_through(next).map_or(next, Position::next);
+        let next = self.trim_marks.dropped_through(next).map_or(next, Position::next);
         if name.base != next {
             let reason = format!("it should begin with position {next}: a segment before it is missing");
             self.damage(&name.file(), 0, &reason);
@@ -168,7 +168,7 @@ impl<'a> LogVerifier<'a> {
     /// What was acknowledged must be there. Where something is lost already, that is what is missing.
     fn end(&mut self) {
         let Some(next) = self.next.filter(|_| self.report.damages.is_empty()) else { return };
-        let tail = self.marks.dropped_through(next).unwrap_or(Position(next.get() - 1));
+        let tail = self.trim_marks.dropped_through(next).unwrap_or(Position(next.get() - 1));
         if tail < self.acknowledged {
             let reason = format!(
                 "the checkpoint in state/ was taken at position {}, but the log ends at {tail}: acknowledged records are \
@@ -205,7 +205,7 @@ impl<'a> LogVerifier<'a> {
         let header = found.frame.header;
         self.report.records += 1;
         let sequence = self.sequences.insert(header.topic, header.sequence).unwrap_or_default();
-        let lost_sequences = self.marks.unexplained(header.topic, sequence, header.sequence).is_some();
+        let lost_sequences = self.trim_marks.unexplained(header.topic, sequence, header.sequence).is_some();
         let reason = if let Err(flaw) = found.body {
             Some(flaw.to_string())
         } else if let Some(reason) = segment.misplaced(&found.frame) {

@@ -353,8 +353,8 @@ impl DispatchFixture {
             "letters" => self.letters(rest.contains(&"all")).await?,
             "redrive" | "discard" | "correct" => {
                 let page = self.broker.dead_letters(&DeadLetterFilter::default(), None, 100).await?;
-                let letter = page.items.iter().find(|it| format!("{}/{}", it.name, it.sequence) == rest[0]);
-                let id = letter.ok_or_else(|| Error::not_found("letter"))?.id;
+                let dead_letter = page.items.iter().find(|it| format!("{}/{}", it.name, it.sequence) == rest[0]);
+                let id = dead_letter.ok_or_else(|| Error::not_found("letter"))?.id;
                 match verb {
                     "redrive" => self.broker.redrive(id, RedriveRequest::default(), None).await?,
                     "correct" => self.broker.redrive(id, finality::corrected(), None).await?,

@@ -57,13 +57,13 @@ impl DispatchFixture {
             }
             "degraded" => self.broker.degradations().join(" | "),
             "letters-all" => {
-                let letters = self.all_letters().await?;
-                let shown = letters.iter().map(|it| format!("{}/{} {:?}", it.name, it.sequence, it.status));
+                let dead_letters = self.all_letters().await?;
+                let shown = dead_letters.iter().map(|it| format!("{}/{} {:?}", it.name, it.sequence, it.status));
                 shown.collect::<Vec<_>>().join(" | ")
             }
             "why" => {
-                let letter = self.letter(rest[0]).await?;
-                letter.resolution.and_then(|it| it.reason).unwrap_or_default()
+                let dead_letter = self.letter(rest[0]).await?;
+                dead_letter.resolution.and_then(|it| it.reason).unwrap_or_default()
             }
             "redrive-closed" => {
                 let id = self.letter(rest[0]).await?.id;
@@ -116,8 +116,8 @@ impl DispatchFixture {
     }
 
     async fn letter(&self, wanted: &str) -> Result<DeadLetter> {
-        let letters = self.all_letters().await?;
-        let found = letters.into_iter().find(|it| format!("{}/{}", it.name, it.sequence) == wanted);
+        let dead_letters = self.all_letters().await?;
+        let found = dead_letters.into_iter().find(|it| format!("{}/{}", it.name, it.sequence) == wanted);
         found.ok_or_else(|| Error::not_found("letter"))
     }
 }

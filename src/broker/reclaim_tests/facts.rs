@@ -179,7 +179,7 @@ fn letters(random: &mut SeededRandom, count: &mut u64) -> Entry {
                 error: error.clone(),
             };
             *count += 1;
-            let letter = StoredDeadLetter {
+            let dead_letter = StoredDeadLetter {
                 id: Uuid::from_u128(300 + u128::from(*count)),
                 source: if job.is_some() { DeadLetterSource::Subscription } else { DeadLetterSource::Handler },
                 name: claim.handler,
@@ -192,7 +192,7 @@ fn letters(random: &mut SeededRandom, count: &mut u64) -> Entry {
                 superseded: random.once_in(4),
                 job,
             };
-            Entry::DeadLettered { letter: Box::new(letter) }
+            Entry::DeadLettered { letter: Box::new(dead_letter) }
         }
         2 => Entry::Redriven {
             letter,

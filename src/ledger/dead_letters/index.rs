@@ -32,8 +32,8 @@ pub enum DeadLetterRange {
     From(DeadLetterSortKey),
 }
 
-fn owner(letter: &StoredDeadLetter) -> DeadLetterOwner {
-    (letter.source, letter.name.clone(), letter.topic.clone())
+fn owner(dead_letter: &StoredDeadLetter) -> DeadLetterOwner {
+    (dead_letter.source, dead_letter.name.clone(), dead_letter.topic.clone())
 }
 
 impl DeadLetterIndex {

@@ -49,7 +49,7 @@ fn entries_survive_the_trip_to_disk() {
         Entry::TopicPlaced {
             placed: TopicPlacement {
                 topic: Topic { definition: topic, created_at },
-                home: LogLocation::DataFolder("var/lib/events".to_owned()),
+                location: LogLocation::DataFolder("var/lib/events".to_owned()),
                 floor: Sequence(1 << 40),
                 numbered: true,
                 deleting: true,

@@ -33,8 +33,8 @@ pub(super) struct LineReader {
 }
 
 impl LineReader {
-    pub(super) fn of(body: Body, digest: Option<blake3::Hasher>, room: ByteReservation) -> Self {
-        Self { body, splitter: LineSplitter::default(), ended: false, digest, room }
+    pub(super) fn of(body: Body, digest: Option<blake3::Hasher>, reservation: ByteReservation) -> Self {
+        Self { body, splitter: LineSplitter::default(), ended: false, digest, room: reservation }
     }
 
     /// The lines that were handed out are not held any more.

@@ -75,13 +75,13 @@ impl ImportReport {
 
     async fn flush(&mut self) {
         let (piece, refusals) = (std::mem::take(&mut self.piece), std::mem::take(&mut self.refusals));
-        let room = match self.unread_since {
+        let reservation = match self.unread_since {
             None => timeout(SLOW_READER_WAIT, self.pieces.reserve()).await.ok().and_then(Result::ok),
             Some(_) => self.pieces.try_reserve().ok(),
         };
-        match room {
-            Some(room) => {
-                room.send(piece.into());
+        match reservation {
+            Some(reservation) => {
+                reservation.send(piece.into());
                 self.unread_since = None;
             }
             None => {

@@ -55,9 +55,9 @@ pub(super) fn routes() -> Router<AppState> {
         )
 }
 
-async fn serve(app: &AppState, name: &str, asked: &HeaderMap) -> HandlerResult {
+async fn serve(app: &AppState, name: &str, request: &HeaderMap) -> HandlerResult {
     let DocsFile { page, is_gzip } = file(name)?;
-    let mut response = page.answer(asked, app.options.compression && !is_gzip).await;
+    let mut response = page.answer(request, app.options.compression && !is_gzip).await;
     let headers = response.headers_mut();
     if is_gzip {
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));

@@ -42,15 +42,15 @@ impl StaticPage {
     }
 
     /// The answer to a request with these headers, compressed if it may be.
-    pub(super) async fn answer(&self, asked: &HeaderMap, compresses: bool) -> Response {
-        let mut response = match self.is_known(asked) {
+    pub(super) async fn answer(&self, request: &HeaderMap, compresses: bool) -> Response {
+        let mut response = match self.is_known(request) {
             true => {
                 let mut response = Response::new(Body::empty());
                 *response.status_mut() = StatusCode::NOT_MODIFIED;
                 response
             }
             false => {
-                let coding = if compresses { preferred(asked) } else { None };
+                let coding = if compresses { preferred(request) } else { None };
                 self.represented(coding).await
             }
         };
@@ -64,8 +64,8 @@ impl StaticPage {
     }
 
     /// Whether the caller has it already.
-    fn is_known(&self, asked: &HeaderMap) -> bool {
-        let known = asked.get_all(IF_NONE_MATCH).iter().filter_map(|tags| tags.to_str().ok());
+    fn is_known(&self, request: &HeaderMap) -> bool {
+        let known = request.get_all(IF_NONE_MATCH).iter().filter_map(|tags| tags.to_str().ok());
         let own = opaque(self.tag.to_str().unwrap_or_default());
         known.flat_map(|tags| tags.split(',')).map(opaque).any(|tag| tag == "*" || tag == own)
     }
@@ -97,8 +97,8 @@ fn opaque(tag: &str) -> &str {
 }
 
 /// The coding that the caller likes best; `None`: as it is.
-fn preferred(asked: &HeaderMap) -> Option<&'static str> {
-    let texts = asked.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+fn preferred(request: &HeaderMap) -> Option<&'static str> {
+    let texts = request.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     let named: Vec<(String, u16)> = texts.flat_map(|text| text.split(',')).map(weighted).collect();
     let weight_of = |coding: &str| {
         let of = |name: &str| named.iter().find(|(known, _)| known == name).map(|(_, weight)| *weight);

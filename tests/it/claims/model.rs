@@ -210,13 +210,13 @@ impl ModelRun {
         let letters = self.broker.dead_letters(&DeadLetterFilter::default(), None, 100).await.unwrap().items;
         let dead = |row: &&ModelClaim| matches!(row.known, ModelClaimState::Dead { .. });
         assert_eq!(letters.len(), self.model.0.values().filter(dead).count(), "{what}: open letters");
-        let Some(letter) = letters.first() else { return };
-        let row = self.model.0.get_mut(&letter.sequence.0).unwrap();
+        let Some(dead_letter) = letters.first() else { return };
+        let row = self.model.0.get_mut(&dead_letter.sequence.0).unwrap();
         if self.chance.below(3) == 0 {
-            self.broker.discard(letter.id, "enough".to_owned(), None).await.unwrap();
+            self.broker.discard(dead_letter.id, "enough".to_owned(), None).await.unwrap();
             (row.known, row.token) = (ModelClaimState::Done, FencingToken::ZERO);
         } else {
-            self.broker.redrive(letter.id, RedriveRequest::default(), None).await.unwrap();
+            self.broker.redrive(dead_letter.id, RedriveRequest::default(), None).await.unwrap();
             (row.known, row.attempt, row.redriven) = (ModelClaimState::Redriven, 0, true);
         }
     }

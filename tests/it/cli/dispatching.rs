@@ -71,8 +71,8 @@ async fn a_blocked_group_is_shown_with_what_to_do_about_it() {
     assert_eq!(blocked["waiting"], 2, "{blocked}");
     let job = blocked["blockedBy"].as_str().unwrap();
     let shown = ask(&server, &["subscriptions", "groups", "mail"]).expect(0).out;
-    let told = format!("event-broker jobs cancel {job}: It is cancelled and never delivered; the 2 behind it go on");
-    assert!(shown.contains(&told), "{shown}");
+    let reply = format!("event-broker jobs cancel {job}: It is cancelled and never delivered; the 2 behind it go on");
+    assert!(shown.contains(&reply), "{shown}");
     ask(&server, &["jobs", "cancel", job]).expect(0);
     let watched = ask(&server, &["jobs", "watch", "--subscription", "mail", "--until-over", "--json"]).expect(0).json();
     let last = |status: &str| watched.iter().filter(|job| job["status"] == status).count();

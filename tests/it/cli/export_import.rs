@@ -131,8 +131,8 @@ fn lines_that_are_refused_are_told_by_their_number() {
         let said = run.err.lines().find(|said| said.starts_with(&format!("event-broker: line {line} was refused: ")));
         assert!(said.is_some_and(|said| said.contains(code)), "{line}: {}", run.err);
     }
-    let told = feed(&server, &["import", "--json"], &input).expect(1).json();
-    let lines: Vec<_> = told.iter().map(|row| (row["line"].as_u64(), row["failed"].as_u64())).collect();
+    let reply = feed(&server, &["import", "--json"], &input).expect(1).json();
+    let lines: Vec<_> = reply.iter().map(|row| (row["line"].as_u64(), row["failed"].as_u64())).collect();
     assert_eq!(lines, [(Some(2), None), (Some(4), None), (None, Some(2))]);
     let missing = run_missing();
     assert!(missing.contains("no/such/file: No such file"), "{missing}");

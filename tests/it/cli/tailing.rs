@@ -177,6 +177,6 @@ fn from_latest_means_from_now_on() {
         ask(&server, &["publish", &line("wanted")]).expect(0);
     }
     assert!(seen.join().unwrap() > 5);
-    let told = ask(&server, &["tail", TOPIC, "--no-follow", "--limit", "1", "--json"]).expect(0).json();
-    assert_eq!(told[0]["sequence"], 1);
+    let reply = ask(&server, &["tail", TOPIC, "--no-follow", "--limit", "1", "--json"]).expect(0).json();
+    assert_eq!(reply[0]["sequence"], 1);
 }

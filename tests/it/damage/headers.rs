@@ -160,7 +160,7 @@ async fn letters_of_damaged_events_are_shown_and_keep_no_others_from_being_redri
     };
     let (_folder, broker) = damaged(&[1, 3], letters).await;
     let shown = open_letters(&broker).await;
-    let has_event: Vec<_> = shown.iter().map(|letter| (letter.sequence.0, letter.event.is_some())).collect();
+    let has_event: Vec<_> = shown.iter().map(|dead_letter| (dead_letter.sequence.0, dead_letter.event.is_some())).collect();
     assert_eq!(has_event, [(1, false), (2, true), (3, false)]);
     let refused = broker.redrive(shown[0].id, RedriveRequest::default(), None).await.unwrap_err();
     assert_eq!(refused.kind(), Kind::Unavailable, "{}", refused.detail());
@@ -197,7 +197,7 @@ async fn bulk_redrive_skips_what_was_lost_to_a_repair_as_a_single_redrive_refuse
         assert_eq!(resolved, BulkResolveOutcome { count: 2, skipped: 1 });
     }
     let left = open_letters(&broker).await;
-    assert_eq!(left.iter().map(|letter| letter.sequence.0).collect::<Vec<_>>(), [25]);
+    assert_eq!(left.iter().map(|dead_letter| dead_letter.sequence.0).collect::<Vec<_>>(), [25]);
     let handler = broker.handler(HANDLER).await.unwrap();
     assert_eq!((handler.failed, handler.dead_letters), (2, 1), "no work is open that nobody can do");
     broker.publish(event(EVENTS + 1), None).await.unwrap();

@@ -65,21 +65,21 @@ async fn every_verb_answers_and_refuses_as_the_table_says() {
 #[tokio::test]
 async fn a_letter_tells_its_whole_story() {
     let server = server().await;
-    let mut told = super::event(super::CREATED, "z");
-    told["correlationId"] = json!("signup-1");
-    let (_, stored) = server.post("/v1/events", &told).await;
+    let mut reply = super::event(super::CREATED, "z");
+    reply["correlationId"] = json!("signup-1");
+    let (_, stored) = server.post("/v1/events", &reply).await;
     let id = give_up(&server, "billing", 4).await;
-    let (_, letter) = server.get(&format!("/v1/dead-letters/{id}")).await;
+    let (_, dead_letter) = server.get(&format!("/v1/dead-letters/{id}")).await;
     let expected = json!({
         "id": id, "source": "handler", "name": "billing", "service": "billing", "status": "open",
         "exc_class": "Poison", "exc_msg": "cannot be", "original_topic": TOPIC, "sequence": 4,
         "event_id": stored["id"], "correlation_id": "signup-1", "event": stored,
     });
     for (member, value) in expected.as_object().unwrap() {
-        assert_eq!(&letter[member], value, "{member}");
+        assert_eq!(&dead_letter[member], value, "{member}");
     }
     assert_eq!(
-        (&letter["attempts"][0]["number"], &letter["attempts"][0]["error"]["class"]),
+        (&dead_letter["attempts"][0]["number"], &dead_letter["attempts"][0]["error"]["class"]),
         (&json!(1), &json!("Poison"))
     );
     let (_, summary) = server.get("/v1/dead-letters/summary").await;

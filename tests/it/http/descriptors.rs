@@ -111,10 +111,10 @@ async fn one_connection_too_many_is_turned_away_and_the_others_are_served() {
     server.register(CREATED).await;
     let held = idle_connections(&server, 600);
     let mut late = TcpStream::connect(server.url.trim_start_matches("http://")).unwrap();
-    let mut told = String::new();
+    let mut reply = String::new();
     // Where many are turned away at once, some are closed without a word.
-    let _ = late.read_to_string(&mut told);
-    assert!(told.is_empty() || told.starts_with("HTTP/1.1 429"), "{told}");
+    let _ = late.read_to_string(&mut reply);
+    assert!(reply.is_empty() || reply.starts_with("HTTP/1.1 429"), "{reply}");
     assert_eq!(server.post("/v1/events", &event(CREATED, "s")).await.0, StatusCode::CREATED);
     drop(held);
 }
@@ -152,9 +152,9 @@ async fn one_address_does_not_take_every_connection_that_the_limit_of_open_files
     }
     let mut late = from([127, 0, 0, 3]).await;
     late.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.unwrap();
-    let mut told = String::new();
-    late.read_to_string(&mut told).await.unwrap();
-    assert!(told.starts_with("HTTP/1.1 200 "), "{told}");
+    let mut reply = String::new();
+    late.read_to_string(&mut reply).await.unwrap();
+    assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
     drop(held);
 }
 

@@ -91,14 +91,14 @@ async fn a_poll_that_waits_is_woken_by_whatever_makes_work_free() {
         loop {
             deadline.check("a dead letter");
             let (_, letters) = server.get("/v1/dead-letters?name=billing").await;
-            if let Some(letter) = letters["items"][0]["id"].as_str() {
-                return letter.to_owned();
+            if let Some(dead_letter) = letters["items"][0]["id"].as_str() {
+                return dead_letter.to_owned();
             }
             poll(&server, &other, 1).await;
         }
     };
-    let letter = dead.await;
-    let redrive = format!("/v1/dead-letters/{letter}:redrive");
+    let dead_letter = dead.await;
+    let redrive = format!("/v1/dead-letters/{dead_letter}:redrive");
     let (items, redriven) = tokio::join!(poll(&server, &path, 20), server.post(&redrive, &nothing));
     assert_eq!((sequences(&items), redriven.0.as_u16()), (vec![2], 200));
     // By an append.

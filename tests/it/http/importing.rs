@@ -41,15 +41,15 @@ async fn a_bad_line_costs_that_line_only() {
     body.extend((50..60).flat_map(|number| good(number).into_bytes()));
     // The last line is too long, and has no end.
     body.extend(vec![b'x'; 3 * 1024 * 1024]);
-    let told = report(&ask(&server, "POST", "/v1/events:import", &[NDJSON], &body));
-    let refused: Vec<_> = told.iter().filter(|row| row.get("error").is_some()).collect();
+    let reply = report(&ask(&server, "POST", "/v1/events:import", &[NDJSON], &body));
+    let refused: Vec<_> = reply.iter().filter(|row| row.get("error").is_some()).collect();
     let lines: Vec<_> = refused.iter().map(|row| (row["line"].as_u64(), row["error"]["status"].as_u64())).collect();
     let expected = [(51, 413), (52, 400), (53, 400), (55, 422), (56, 422), (67, 413)];
-    assert_eq!(lines, expected.map(|(line, status)| (Some(line), Some(status))), "{told:?}");
+    assert_eq!(lines, expected.map(|(line, status)| (Some(line), Some(status))), "{reply:?}");
     assert_eq!(refused[1]["error"]["detail"], "The line is not JSON: look at column 2.");
     assert_eq!(refused[2]["error"]["detail"], "The line is not UTF-8.");
     let total = json!({"lines": 67, "imported": 60, "duplicates": 0, "failed": 6, "done": true});
-    assert_eq!(told.last(), Some(&total));
+    assert_eq!(reply.last(), Some(&total));
     assert_eq!(tail(&server).await, 60);
 }
 
@@ -68,8 +68,8 @@ fn all_imported(lines: usize) -> Value {
 async fn lines_that_are_too_large_for_one_batch_are_stored_one_after_the_other() {
     let server = server(&[]).await;
     let body = large(0, 500 * 1024) + &large(1, 700 * 1024) + &good(2) + &large(3, 900 * 1024) + &large(4, 900 * 1024);
-    let told = report(&ask(&server, "POST", "/v1/events:import", &[NDJSON], body.as_bytes()));
-    assert_eq!(told.last(), Some(&all_imported(5)), "{told:?}");
+    let reply = report(&ask(&server, "POST", "/v1/events:import", &[NDJSON], body.as_bytes()));
+    assert_eq!(reply.last(), Some(&all_imported(5)), "{reply:?}");
     assert_eq!(tail(&server).await, 5);
 }
 
@@ -78,8 +78,8 @@ async fn an_import_is_as_long_as_it_likes_however_small_batches_may_be() {
     let small = [("EVENT_BROKER__BATCH__MAX_SIZE", "7"), ("EVENT_BROKER__BATCH__MAX_PAYLOAD_BYTES", "1024")];
     let server = server(&small).await;
     let body: String = (0..50).map(|number| large(number, 300)).collect();
-    let told = report(&ask(&server, "POST", "/v1/events:import", &[NDJSON], body.as_bytes()));
-    assert_eq!(told.last(), Some(&all_imported(50)), "{told:?}");
+    let reply = report(&ask(&server, "POST", "/v1/events:import", &[NDJSON], body.as_bytes()));
+    assert_eq!(reply.last(), Some(&all_imported(50)), "{reply:?}");
     assert_eq!(tail(&server).await, 50);
 }
 
@@ -90,10 +90,10 @@ async fn lines_before_a_body_that_breaks_off_are_stored() {
     let sent: String = (0..10).map(good).collect::<String>() + "{\"half\":";
     wire.send(b"POST /v1/events:import HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/x-ndjson\r\ncontent-length: 1000000\r\n\r\n");
     wire.send(sent.as_bytes());
-    let told = report(&wire.reply(false));
-    assert_eq!(told[told.len() - 2]["error"]["status"], 408, "{told:?}");
+    let reply = report(&wire.reply(false));
+    assert_eq!(reply[reply.len() - 2]["error"]["status"], 408, "{reply:?}");
     let total = json!({"lines": 10, "imported": 10, "duplicates": 0, "failed": 0, "done": false});
-    assert_eq!(told.last(), Some(&total));
+    assert_eq!(reply.last(), Some(&total));
     assert_eq!(tail(&server).await, 10);
 }
 
@@ -110,9 +110,9 @@ async fn a_client_that_sends_everything_before_it_reads_is_served() {
     body.push_str(&good(1));
     let mut wire = RawConnection::to(&server);
     wire.request("POST", "/v1/events:import", &[NDJSON], body.as_bytes());
-    let told = report(&wire.reply(false));
-    let reported = told.iter().filter(|row| row.get("error").is_some()).count();
-    let last = told.last().unwrap();
+    let reply = report(&wire.reply(false));
+    let reported = reply.iter().filter(|row| row.get("error").is_some()).count();
+    let last = reply.last().unwrap();
     assert_eq!((&last["lines"], &last["imported"]), (&json!(REFUSED + 2), &json!(2)), "{last}");
     assert_eq!((&last["failed"], &last["done"]), (&json!(REFUSED), &json!(true)), "{last}");
     assert_eq!(last["unreported"].as_u64().unwrap_or_default() as usize + reported, REFUSED, "{last}");
@@ -131,12 +131,12 @@ async fn a_client_that_reads_meanwhile_is_told_of_every_line() {
         sender.write_all(head.as_bytes()).unwrap();
         sender.write_all(&body).unwrap();
     });
-    let told = report(&wire.reply(false));
+    let reply = report(&wire.reply(false));
     sending.join().unwrap();
-    let lines = told.iter().filter_map(|row| row["line"].as_u64());
+    let lines = reply.iter().filter_map(|row| row["line"].as_u64());
     assert!(lines.eq(1..=REFUSED as u64));
     let total = json!({"lines": REFUSED, "imported": 0, "duplicates": 0, "failed": REFUSED, "done": true});
-    assert_eq!(told.last(), Some(&total));
+    assert_eq!(reply.last(), Some(&total));
 }
 
 #[tokio::test]

@@ -157,11 +157,11 @@ async fn work_whose_event_is_removed_is_told_where_the_topic_begins() {
     let failed = json!({"token": token, "error": {"class": "E", "message": "m"}, "retryable": false});
     assert_eq!(server.post(&format!("/v1/claims/{id}:fail"), &failed).await.0, 200);
     let (_, letters) = server.get("/v1/dead-letters").await;
-    let letter = letters["items"][0]["id"].as_str().unwrap().to_owned();
+    let dead_letter = letters["items"][0]["id"].as_str().unwrap().to_owned();
     trim(&server, 2).await;
     for (path, body) in [
         ("/v1/claims".to_owned(), json!({"handler": "other", "topic": TOPIC, "sequence": 2})),
-        (format!("/v1/dead-letters/{letter}:redrive"), json!({})),
+        (format!("/v1/dead-letters/{dead_letter}:redrive"), json!({})),
         ("/v1/events".to_owned(), first.clone()),
     ] {
         let problem = expect_problem(server.post(&path, &body).await, 410, "EVENT_BROKER_TRIMMED");

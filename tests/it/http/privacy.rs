@@ -92,16 +92,16 @@ async fn answers_tell_no_path_of_this_machine_and_nothing_of_its_files() {
     let (_, page) = server.get(&format!("/v1/topics/segments?topic={}", super::TOPIC)).await;
     assert_eq!(page["segments"][0]["location"], "file://log/00000000000000000001.1.log", "{page}");
     let data = server.path().display().to_string();
-    let mut told = Vec::new();
+    let mut reply = Vec::new();
     let inside = ["/log", "/state/x", "/none/x", ""].map(|inside| format!("file://{data}{inside}x"));
     for location in ["file:///etc/passwd/x", "file:///etc/none/x"].map(str::to_owned).iter().chain(&inside) {
         let topic =
             json!({"id": "gts.hx.core.events.topic.v1~vendor.private.x.v1", "streaming": {"location": location}});
         let problem = expect_problem(server.post("/v1/topics", &topic).await, 422, "EVENT_BROKER_VALIDATION_ERROR");
         assert!(!problem["errors"].to_string().contains(&data), "{problem}");
-        told.push(problem["errors"].clone());
+        reply.push(problem["errors"].clone());
     }
-    assert!(told.iter().all(|one| *one == told[0]), "{told:?}");
+    assert!(reply.iter().all(|one| *one == reply[0]), "{reply:?}");
 }
 
 #[tokio::test]

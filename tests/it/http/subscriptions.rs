@@ -222,13 +222,13 @@ async fn what_an_operator_wants_to_hear_of_is_pushed_like_any_event() {
     subscribe(&server, &listening, json!({"code": "ops", "topic": NEWS})).await;
     subscribe(&server, &failing, json!({"maxAttempts": 1})).await;
     let stored = publish(&server, "a").await;
-    let (head, told, _) = listening.heard(1).await[0].clone();
+    let (head, reply, _) = listening.heard(1).await[0].clone();
     assert_eq!(head["event-broker-topic"].to_str().unwrap(), NEWS);
-    assert_eq!(told["type"], "gts.hyperspot.core.events.type.v1~hx.broker.dispatch.job_dead.v1");
-    assert_eq!((&told["data"]["subscription"], &told["data"]["event"]), (&json!("mail"), &stored["id"]));
-    assert_eq!((&told["data"]["error"]["class"], &told["data"]["sequence"]), (&json!("http_5xx"), &json!(1)));
-    let (_, job) = server.get(&format!("/v1/dispatch-jobs/{}", told["data"]["job"].as_str().unwrap())).await;
-    assert_eq!((&job["status"], &job["deadLetter"]), (&json!("ERROR"), &told["data"]["deadLetter"]));
+    assert_eq!(reply["type"], "gts.hyperspot.core.events.type.v1~hx.broker.dispatch.job_dead.v1");
+    assert_eq!((&reply["data"]["subscription"], &reply["data"]["event"]), (&json!("mail"), &stored["id"]));
+    assert_eq!((&reply["data"]["error"]["class"], &reply["data"]["sequence"]), (&json!("http_5xx"), &json!(1)));
+    let (_, job) = server.get(&format!("/v1/dispatch-jobs/{}", reply["data"]["job"].as_str().unwrap())).await;
+    assert_eq!((&job["status"], &job["deadLetter"]), (&json!("ERROR"), &reply["data"]["deadLetter"]));
     let (_, listed) = server.get("/v1/topics").await;
     assert!(!listed.to_string().contains("operations"), "{listed}");
 }

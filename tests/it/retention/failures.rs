@@ -192,7 +192,7 @@ async fn no_snapshot_is_written_where_entries_may_not_be_removed() {
     }
     assert_eq!(*scene.log.tail().borrow(), tail, "something was written");
     let degraded = scene.broker.degradations();
-    let told = "The log default: Reclaiming the broker's own entries fails, so the log grows: Entries cannot be removed: the \
+    let reply = "The log default: Reclaiming the broker's own entries fails, so the log grows: Entries cannot be removed: the \
         role app may not delete.";
-    assert!(degraded.iter().any(|line| line == told), "{degraded:?}");
+    assert!(degraded.iter().any(|line| line == reply), "{degraded:?}");
 }

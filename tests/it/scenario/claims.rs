@@ -84,7 +84,7 @@ impl ScenarioFixture {
         Some(match verb {
             "letters" => self.letters(words).await,
             "letter" => match self.letter(words).await {
-                Ok(letter) => Ok(shown_letter(&letter)),
+                Ok(dead_letter) => Ok(shown_letter(&dead_letter)),
                 Err(error) => Err(error),
             },
             "tried" => self.letter(words).await.map(|letter| {
@@ -258,8 +258,8 @@ impl ScenarioFixture {
         };
         let page = self.broker().dead_letters(&filter, None, 100).await?;
         let is_it = |it: &&DeadLetter| short(&it.original_topic) == topic && it.sequence.to_string() == sequence;
-        let letter = page.items.iter().rfind(is_it).unwrap_or_else(|| panic!("no letter {:?}", words.plain));
-        self.broker().dead_letter(letter.id).await
+        let dead_letter = page.items.iter().rfind(is_it).unwrap_or_else(|| panic!("no letter {:?}", words.plain));
+        self.broker().dead_letter(dead_letter.id).await
     }
 
     async fn redrive(&self, words: &CommandWords<'_>, rest: &str) -> Result<String> {
@@ -269,15 +269,15 @@ impl ScenarioFixture {
         let (reason, dry_run) = (words.get("reason").map(str::to_owned), words.plain.contains(&"dry"));
         let by = words.get("by").map(|text| ProducerId(text.to_owned()));
         let id = self.letter(words).await?.id;
-        let letter = self.broker().redrive(id, RedriveRequest { changes, reason, dry_run }, by.as_ref()).await?;
-        Ok(format!("{:?}", letter.status).to_lowercase())
+        let dead_letter = self.broker().redrive(id, RedriveRequest { changes, reason, dry_run }, by.as_ref()).await?;
+        Ok(format!("{:?}", dead_letter.status).to_lowercase())
     }
 
     async fn discard(&self, words: &CommandWords<'_>) -> Result<String> {
         let by = words.get("by").map(|text| ProducerId(text.to_owned()));
         let reason = words.get("reason").unwrap_or_default().to_owned();
-        let letter = self.broker().discard(self.letter(words).await?.id, reason, by.as_ref()).await?;
-        Ok(format!("{:?}", letter.status).to_lowercase())
+        let dead_letter = self.broker().discard(self.letter(words).await?.id, reason, by.as_ref()).await?;
+        Ok(format!("{:?}", dead_letter.status).to_lowercase())
     }
 }
 
@@ -296,15 +296,15 @@ fn order(words: &CommandWords<'_>) -> BulkResolveRequest {
     }
 }
 
-fn shown_letter(letter: &DeadLetter) -> String {
-    assert_eq!((letter.source, &letter.service), (DeadLetterSource::Handler, &letter.name));
-    let event = letter.event.as_ref().map_or("event gone", |event| {
-        assert!(event.get().contains(&letter.event_id.to_string()));
+fn shown_letter(dead_letter: &DeadLetter) -> String {
+    assert_eq!((dead_letter.source, &dead_letter.service), (DeadLetterSource::Handler, &dead_letter.name));
+    let event = dead_letter.event.as_ref().map_or("event gone", |event| {
+        assert!(event.get().contains(&dead_letter.event_id.to_string()));
         ""
     });
-    let (topic, status) = (short(&letter.original_topic), format!("{:?}", letter.status).to_lowercase());
-    let (name, sequence, tries) = (&letter.name, letter.sequence, letter.attempts.len());
-    format!("{name} {topic}/{sequence} {} attempts {tries} {status} {event}", letter.exc_class)
+    let (topic, status) = (short(&dead_letter.original_topic), format!("{:?}", dead_letter.status).to_lowercase());
+    let (name, sequence, tries) = (&dead_letter.name, dead_letter.sequence, dead_letter.attempts.len());
+    format!("{name} {topic}/{sequence} {} attempts {tries} {status} {event}", dead_letter.exc_class)
 }
 
 fn short(topic: &TopicId) -> String {

@@ -125,8 +125,8 @@ pub(super) async fn resolve_letters(load: &Load, mut random: SeededRandom) {
     let mut pace = Load::pace(2000);
     while load.goes_on(&mut pace).await {
         let (_, page) = load.ask("letters", load.get("/v1/dead-letters?limit=20"), &[]).await;
-        for letter in page["items"].as_array().into_iter().flatten() {
-            let Some(id) = letter["id"].as_str() else { continue };
+        for dead_letter in page["items"].as_array().into_iter().flatten() {
+            let Some(id) = dead_letter["id"].as_str() else { continue };
             let verb = if random.once_in(2) { "redrive" } else { "discard" };
             let order = json!({"reason": "soak"});
             let request = load.post(&format!("/v1/dead-letters/{id}:{verb}"), &order);

@@ -27,7 +27,7 @@ pub(super) struct LogSurvey<'a> {
     /// Generations of each base, lowest first.
     segments: BTreeMap<Position, Vec<u32>>,
     marks_numbers: Vec<u64>,
-    marks: TrimMarks,
+    trim_marks: TrimMarks,
     /// Whether the marks could not be read: what they hid cannot be told from what was lost.
     marks_lost: bool,
     repair: RepairReport,
@@ -70,7 +70,7 @@ impl<'a> LogSurvey<'a> {
             known,
             segments,
             marks_numbers,
-            marks: TrimMarks::default(),
+            trim_marks: TrimMarks::default(),
             marks_lost: false,
             repair: RepairReport::default(),
             remedies: Vec::new(),
@@ -86,7 +86,7 @@ impl<'a> LogSurvey<'a> {
     fn load_marks(&mut self) -> Result<(), LogError> {
         match TrimMarksFile::load(self.disk, self.folder, self.marks_numbers.clone()) {
             Ok((_, marks)) => {
-                self.marks = marks;
+                self.trim_marks = marks;
                 // Only removal rewrites a segment.
                 let has_rewritten = self.segments.values().any(|generations| generations.iter().any(|it| *it > 1));
                 if self.marks_numbers.is_empty() && has_rewritten {
@@ -110,7 +110,7 @@ impl<'a> LogSurvey<'a> {
     /// Looks at everything; what is to be done.
     pub(super) fn plan(mut self) -> Result<RepairPlan, LogError> {
         let bases: Vec<_> = self.segments.keys().copied().collect();
-        let bases: Vec<_> = bases.into_iter().filter(|base| self.marks.dropped_through(*base).is_none()).collect();
+        let bases: Vec<_> = bases.into_iter().filter(|base| self.trim_marks.dropped_through(*base).is_none()).collect();
         let mut readable = Vec::with_capacity(bases.len());
         for (number, base) in bases.iter().enumerate() {
             // A file that tells nothing tells not even that there was something of its name.
@@ -127,8 +127,8 @@ impl<'a> LogSurvey<'a> {
         self.repair.lost_positions = merged(std::mem::take(&mut self.repair.lost_positions));
         self.repair.tail = self.through;
         self.repair.last_topic = self.seen.keys().next_back().copied().unwrap_or_default();
-        let marks = self.marks.with_lost(&self.repair.lost_sequences);
-        Ok(RepairPlan { repair: self.repair, remedies: self.remedies, marks, marks_numbers: self.marks_numbers })
+        let trim_marks = self.trim_marks.with_lost(&self.repair.lost_sequences);
+        Ok(RepairPlan { repair: self.repair, remedies: self.remedies, marks: trim_marks, marks_numbers: self.marks_numbers })
     }
 
     fn segment(&mut self, base: Position, next: Option<Position>) -> Result<(), LogError> {
@@ -148,7 +148,7 @@ impl<'a> LogSurvey<'a> {
             let reason = format!("the segment before it is missing: positions {expected} to {before} are in no file");
             self.find(name, 0, &reason, "noted as lost");
             self.repair.lost_positions.push((expected, before));
-            self.marks = self.marks.with_dropped(expected, before);
+            self.trim_marks = self.trim_marks.with_dropped(expected, before);
         }
         self.settle(found, next);
         Ok(())
@@ -163,7 +163,7 @@ impl<'a> LogSurvey<'a> {
     /// The position that should come next, behind what was dropped there.
     fn begins_behind(&self, base: Position) -> Position {
         let next = self.through.next();
-        let behind = self.marks.dropped_through(next).map_or(next, Position::next);
+        let behind = self.trim_marks.dropped_through(next).map_or(next, Position::next);
         behind.min(base)
     }
 
@@ -268,7 +268,7 @@ impl<'a> LogSurvey<'a> {
         let name = found.head.name;
         let base = name.base;
         let last = found.last.unwrap_or(Position(base.get() - 1));
-        let ends_before = next.into_iter().chain(self.marks.dropped_behind(base)).min();
+        let ends_before = next.into_iter().chain(self.trim_marks.dropped_behind(base)).min();
         let through = match (found.head.rewritten, ends_before) {
             (Some(rewritten), _) => rewritten.through.max(last),
             (None, Some(before)) => Position(before.get() - 1).max(last),
@@ -280,12 +280,12 @@ impl<'a> LogSurvey<'a> {
             if found.is_sound {
                 let reason = format!("the records from position {} to {through} are missing behind it", last.next());
                 self.find(name, found.end(), &reason, "noted as lost");
-                self.marks = self.marks.with_dropped(last.next(), through);
+                self.trim_marks = self.trim_marks.with_dropped(last.next(), through);
             }
             self.repair.lost_positions.push((last.next(), through));
         }
         for header in &found.bad_bodies {
-            if !self.marks.hides(header) {
+            if !self.trim_marks.hides(header) {
                 self.repair.lost.push(*header);
                 self.repair.lost_positions.push((header.position, header.position));
             }
@@ -296,7 +296,7 @@ impl<'a> LogSurvey<'a> {
             return;
         }
         if found.intact.is_empty() {
-            self.marks = self.marks.with_dropped(base, through);
+            self.trim_marks = self.trim_marks.with_dropped(base, through);
             self.remedies.push(RepairAction::Remove(found.head.name.file()));
         } else {
             self.remedies.push(RepairAction::Rewrite(Box::new(found), through));
@@ -310,13 +310,13 @@ impl<'a> LogSurvey<'a> {
         if self.marks_lost && before.is_none() {
             // What came before it was removed, as far as anybody can tell.
             let through = Sequence(header.sequence.get() - 1);
-            self.marks = self.marks.with_removed(topic, through).unwrap_or_else(|| self.marks.clone());
+            self.trim_marks = self.trim_marks.with_removed(topic, through).unwrap_or_else(|| self.trim_marks.clone());
         }
         self.lose_sequences(topic, before.unwrap_or_default(), header.sequence);
     }
 
     fn lose_sequences(&mut self, topic: TopicNumber, after: Sequence, next: Sequence) {
-        if let Some(first) = self.marks.unexplained(topic, after, next) {
+        if let Some(first) = self.trim_marks.unexplained(topic, after, next) {
             let run: LostSequences = (topic, first, Sequence(next.get() - 1));
             self.repair.lost_sequences.push(run);
         }
@@ -324,7 +324,7 @@ impl<'a> LogSurvey<'a> {
 
     /// What is known to have been there, and is not.
     fn end(&mut self) {
-        let known = self.marks.dropped_through(self.through.next()).unwrap_or(self.through);
+        let known = self.trim_marks.dropped_through(self.through.next()).unwrap_or(self.through);
         self.through = known;
         if known < self.known.acknowledged {
             let reason = format!(
@@ -334,7 +334,7 @@ impl<'a> LogSurvey<'a> {
             let damage = FileDamage { file: self.folder.to_owned(), offset: 0, reason };
             self.repair.findings.push(RepairFinding { damage, remedy: "noted as lost".to_owned() });
             self.repair.lost_positions.push((known.next(), self.known.acknowledged));
-            self.marks = self.marks.with_dropped(known.next(), self.known.acknowledged);
+            self.trim_marks = self.trim_marks.with_dropped(known.next(), self.known.acknowledged);
             self.through = self.known.acknowledged;
         }
         let mut tails = self.seen.clone();
@@ -346,7 +346,7 @@ impl<'a> LogSurvey<'a> {
             match self.kept.get(&topic).copied() {
                 // What is left of it was removed, as far as anybody can tell.
                 None if self.marks_lost => {
-                    self.marks = self.marks.with_removed(topic, tail).unwrap_or_else(|| self.marks.clone());
+                    self.trim_marks = self.trim_marks.with_removed(topic, tail).unwrap_or_else(|| self.trim_marks.clone());
                 }
                 kept => self.lose_sequences(topic, kept.unwrap_or_default(), tail.next()),
             }

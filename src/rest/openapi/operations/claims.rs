@@ -39,7 +39,7 @@ fn name() -> Parameter {
 }
 
 fn take() -> OperationSpec {
-    let asked = any_of([schema_ref("ClaimInput"), schema_ref("ClaimsInput")], "One claim, or several.")
+    let request = any_of([schema_ref("ClaimInput"), schema_ref("ClaimsInput")], "One claim, or several.")
         .example(examples::new_claim());
     let answered = any_of([schema_ref("ClaimOutcome"), schema_ref("ClaimOutcomes")], "What became of it, or of each.")
         .example(examples::outcome());
@@ -53,7 +53,7 @@ fn take() -> OperationSpec {
             With `{\"claims\": […]}` several are taken in one decision, each with its own result.",
         )
         .shared_parameters(&["Producer-Id"])
-        .body(BodySpec::about("The claim, or up to 100 of them.").shaped(JSON, asked, examples::new_claim()))
+        .body(BodySpec::about("The claim, or up to 100 of them.").shaped(JSON, request, examples::new_claim()))
         .response(200, ResponseSpec::about("What became of it.").shaped(JSON, answered, examples::outcome()))
         .problems(&[
             Kind::InvalidType,
