@@ -3,8 +3,6 @@
 mod declaration_check;
 #[cfg(test)]
 mod deletion_tests;
-#[cfg(test)]
-mod dispatch_tests;
 mod open_error;
 #[cfg(test)]
 mod reclaim_tests;

@@ -35,6 +35,8 @@ mod report;
 mod retry;
 mod send;
 mod test_delivery;
+#[cfg(test)]
+mod tests;
 mod waiting_jobs;
 pub(crate) mod worker;
 

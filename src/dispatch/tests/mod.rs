@@ -44,7 +44,7 @@ mod replays;
 mod several_brokers;
 mod topics;
 
-use super::Broker;
+use crate::broker::Broker;
 use crate::clock::{Clock, ManualClock};
 use crate::config::{Config, UnregisteredPolicy};
 use crate::dispatch::worker::WorkerStep;
