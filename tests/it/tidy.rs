@@ -2,52 +2,56 @@
 //!
 //! - Files are read as text ([`text`]). Nothing is built, nothing outside the repository is looked at.
 //! - A check that fails names every place and says what to do about it.
-//! - What must not be written anywhere is put together from pieces here, or this file would find itself.
+//! - Forbidden words are assembled from pieces here; otherwise this file would find itself.
 
 mod constants;
 mod limits_page;
+mod names;
 mod text;
 
 use std::collections::BTreeSet;
-use text::{TextFile, between, code, dependencies, functions, has_word, headings, links, numbered, paths, repository};
+use text::{
+    TextFile, between, code, dependencies, functions, has_word, headings, links, numbered, paths, repository,
+    without_unit_tests,
+};
 
 const FILE_LINES_MAX: usize = 450;
 const FUNCTION_LINES_MAX: usize = 80;
 
-/// The rooms of `src`, floor by floor. A room mentions its own floor and those below, never one above.
-const FLOORS: [&[&str]; 8] = [
+/// The modules of `src` in layers, from the lowest. A module uses the layers below its own and, within its layer, the
+/// modules listed before it.
+const LAYERS: [&[&str]; 8] = [
     &["clock", "memory"],
     &["ledger"],
     &["config"],
     &["logs"],
     &[
         "filters",
-        "topics",
         "types",
         "events",
-        "consumers",
-        "groups",
+        "topics",
         "lag",
+        "idempotency",
         "projections",
         "claims",
-        "dead_letters",
-        "answers",
+        "shared_groups",
+        "consumers",
         "delivery",
         "subscriptions",
         "dispatch",
+        "dead_letters",
     ],
     &["broker"],
     &["rest", "cli"],
     &["lib", "main"],
 ];
-/// Rooms below this floor see no HTTP, no SQL and no command line.
-const OUTER_FLOOR: usize = 6;
-/// What only the rooms from that floor on may mention.
+/// The first layer that may use HTTP, SQL and the command line.
+const OUTER_LAYER: usize = 6;
+/// Crates that only modules from that layer on may use.
 const OUTER_CRATES: &str = "async_nats axum axum_core clap http http_body hyper postgres reqwest rusqlite sqlx \
     tokio_postgres tower tower_http";
-/// The one inner room that speaks HTTP, as a client: bringing an event to a URL is all it does. Of the crates above it may
-/// mention these; servers, databases and the command line are as far from it as from its neighbours.
-const CALLING_ROOM: &str = "delivery";
+/// The one inner module that uses HTTP, as a client: it delivers events to URLs. It may use these of the crates above.
+const CALLING_MODULE: &str = "delivery";
 const CALLING_CRATES: &str = "http http_body hyper tower";
 
 /// All the contract is made of.
@@ -61,44 +65,45 @@ const DECISION_HEADINGS: [&str; 4] = ["Situation", "Choice", "Price", "What woul
 // The dependency rule: main → rest/cli/console → domain modules → ledger → log → contract.
 
 #[test]
-fn every_room_stands_on_a_floor() {
+fn every_module_belongs_to_a_layer() {
     let files = repository();
-    let there: BTreeSet<&str> = files.iter().filter_map(TextFile::room).collect();
-    let listed: BTreeSet<&str> = FLOORS.iter().flat_map(|rooms| rooms.iter().copied()).collect();
-    let found: Vec<_> = there.symmetric_difference(&listed).map(|room| format!("src/{room}")).collect();
-    refuse(&found, "FLOORS in tests/it/tidy.rs lists exactly the rooms of src: say where the new one stands.");
+    let existing: BTreeSet<&str> = files.iter().filter_map(TextFile::top_module).collect();
+    let listed: BTreeSet<&str> = LAYERS.iter().flat_map(|modules| modules.iter().copied()).collect();
+    let found: Vec<_> = existing.symmetric_difference(&listed).map(|module| format!("src/{module}")).collect();
+    refuse(&found, "LAYERS in tests/it/tidy.rs lists exactly the modules of src: add the new one to its layer.");
 }
 
 #[test]
-fn a_room_mentions_only_its_own_floor_and_those_below() {
+fn a_module_uses_only_lower_layers_and_the_modules_listed_before_it() {
     let mut found = Vec::new();
-    for file in repository().iter().filter(|file| floor(file).is_some_and(|floor| floor < FLOORS.len() - 1)) {
-        for (line, path) in paths(&file.text) {
+    for file in repository().iter().filter(|file| file.is_source() && !file.is_test()) {
+        let Some(own) = file.top_module().and_then(place_of).filter(|own| own.0 < LAYERS.len() - 1) else { continue };
+        for (line, path) in paths(without_unit_tests(&file.text)) {
             let inside = file.resolve(&path);
-            let Some(named) = inside.first() else { continue };
-            if floor_of(named) > floor(file) {
-                found.push(format!("{}:{line}: `{path}` is on a floor above", file.path));
+            let Some(used) = inside.first() else { continue };
+            if place_of(used) > Some(own) {
+                found.push(format!("{}:{line}: `{path}` is above this module", file.path));
             }
-            if path.starts_with("crate::") && named.starts_with(char::is_uppercase) {
-                found.push(format!("{}:{line}: `{path}` hides its room; write `crate::<room>::{named}`", file.path));
+            if path.starts_with("crate::") && used.starts_with(char::is_uppercase) {
+                found.push(format!("{}:{line}: `{path}` hides its module; write `crate::<module>::{used}`", file.path));
             }
         }
     }
-    refuse(&found, "Turn the dependency round: pass a value in, or move what both rooms need to the lower one.");
+    refuse(&found, "Reverse the dependency: pass a value in, or move what both modules need to the lower one.");
 }
 
 #[test]
-fn the_rooms_inside_know_nothing_of_http_sql_or_the_command_line() {
+fn inner_modules_know_nothing_of_http_sql_or_the_command_line() {
     let files = repository();
     let (calling, inner): (Vec<_>, Vec<_>) = files
         .iter()
-        .filter(|file| floor(file).is_some_and(|floor| floor < OUTER_FLOOR))
-        .partition(|file| file.room() == Some(CALLING_ROOM));
+        .filter(|file| layer(file).is_some_and(|layer| layer < OUTER_LAYER))
+        .partition(|file| file.top_module() == Some(CALLING_MODULE));
     let kept_out: Vec<_> =
         OUTER_CRATES.split(' ').filter(|name| !CALLING_CRATES.split(' ').any(|calling| calling == *name)).collect();
     let mut found = mentions(inner.into_iter(), OUTER_CRATES);
     found.extend(mentions(calling.into_iter(), &kept_out.join(" ")));
-    refuse(&found, "Do this in an outer room (src/cli, src/rest) or in an engine's own crate.");
+    refuse(&found, "Do this in an outer module (src/cli, src/rest) or in an engine's own crate.");
 }
 
 #[test]
@@ -123,7 +128,7 @@ fn the_log_knows_nothing_of_the_broker_above_it() {
         key == Some("event-broker") || line.contains("\"event-broker\"") || line.contains("\"..\"")
     };
     found.extend(manifest.places(numbered(&manifest.text), is_broker));
-    refuse(&found, "An engine stores records and knows no meaning: move this up into src/ledger or a domain room.");
+    refuse(&found, "An engine stores records and knows no meaning: move this up into src/ledger or a domain module.");
 }
 
 #[test]
@@ -131,7 +136,7 @@ fn only_the_command_line_prints() {
     let speaking = ["print!", "println!", "eprint!", "eprintln!", "dbg!", "stdout()", "stderr()"];
     let speaks = |line: &str| speaking.iter().any(|needle| has_word(line, needle));
     let files = repository();
-    let silent = files.iter().filter(|file| file.is_source() && !matches!(file.room(), Some("cli" | "main")));
+    let silent = files.iter().filter(|file| file.is_source() && !matches!(file.top_module(), Some("cli" | "main")));
     let found: Vec<_> = silent.flat_map(|file| file.places(code(&file.text), speaks)).collect();
     refuse(&found, "Return a value or an error; src/cli and src/main.rs say it to people.");
 }
@@ -141,7 +146,7 @@ fn the_ledger_the_log_and_the_contract_read_no_clock() {
     let clocks = ["SystemTime::now", "Instant::now", "Timestamp::now", "Zoned::now"];
     let reads_one = |line: &str| clocks.iter().any(|clock| has_word(line, clock));
     let files = repository();
-    let inner = files.iter().filter(|file| file.is_source() && matches!(file.room(), None | Some("ledger")));
+    let inner = files.iter().filter(|file| file.is_source() && !file.path.starts_with("client/") && matches!(file.top_module(), None | Some("ledger")));
     let found: Vec<_> = inner.flat_map(|file| file.places(code(&file.text), reads_one)).collect();
     refuse(&found, "Take the time as a value (`now`); src/clock.rs is the one place that asks the machine.");
 }
@@ -249,7 +254,7 @@ fn every_fact_of_the_log_is_named_in_the_description_of_its_format() {
     let format = &named(&files, "docs/format.md").text;
     let mut found = Vec::new();
     for (path, head) in
-        [("src/ledger/entry.rs", "pub enum Entry {"), ("src/ledger/dispatch/fact.rs", "pub enum DispatchFact {")]
+        [("src/ledger/facts/entry/mod.rs", "pub enum Entry {"), ("src/ledger/facts/dispatch.rs", "pub enum DispatchFact {")]
     {
         let facts = between(&named(&files, path).text, head, "\n}\n").next().unwrap_or_default();
         let is_name = |line: &&str| line.starts_with("    ") && line[4..].starts_with(char::is_uppercase);
@@ -315,12 +320,15 @@ fn under<'a>(files: &'a [TextFile], folder: &str) -> impl Iterator<Item = &'a Te
     files.iter().filter(move |file| file.path.starts_with(folder))
 }
 
-fn floor(file: &TextFile) -> Option<usize> {
-    floor_of(file.room()?)
+fn layer(file: &TextFile) -> Option<usize> {
+    place_of(file.top_module()?).map(|(layer, _)| layer)
 }
 
-fn floor_of(room: &str) -> Option<usize> {
-    FLOORS.iter().position(|rooms| rooms.contains(&room))
+/// A module's layer, and its place within it.
+fn place_of(module: &str) -> Option<(usize, usize)> {
+    LAYERS.iter().enumerate().find_map(|(layer, modules)| {
+        modules.iter().position(|listed| *listed == module).map(|within| (layer, within))
+    })
 }
 
 /// The first line that begins with `needle`.

@@ -24,7 +24,7 @@ impl TextFile {
     /// Part of a library or a program, its unit tests included.
     pub(super) fn is_source(&self) -> bool {
         self.is_rust()
-            && ["src/", "log/src/", "log-postgres/src/", "contract/src/"]
+            && ["src/", "log/src/", "log-postgres/src/", "contract/src/", "client/src/"]
                 .iter()
                 .any(|folder| self.path.starts_with(folder))
     }
@@ -32,7 +32,9 @@ impl TextFile {
     pub(super) fn is_test(&self) -> bool {
         let mut parts = self.path.split('/');
         parts.any(|part| {
-            matches!(part, "test" | "tests" | "testing" | "tests.rs" | "test.rs") || part.starts_with("test_")
+            matches!(part, "test" | "tests" | "testing" | "tests.rs" | "test.rs" | "testing.rs")
+                || part.starts_with("test_")
+                || part.trim_end_matches(".rs").ends_with("_tests")
         })
     }
 
@@ -48,8 +50,8 @@ impl TextFile {
         Some(path.strip_suffix("/mod").unwrap_or(path).split('/').collect())
     }
 
-    /// The room of `src` the file belongs to.
-    pub(super) fn room(&self) -> Option<&str> {
+    /// The top-level module of `src` that the file belongs to.
+    pub(super) fn top_module(&self) -> Option<&str> {
         self.module()?.first().copied()
     }
 
@@ -108,6 +110,11 @@ pub(super) fn repository() -> Vec<TextFile> {
     }
     files.sort_by(|one, other| one.path.cmp(&other.path));
     files
+}
+
+/// A source file without the module of unit tests at its end.
+pub(super) fn without_unit_tests(text: &str) -> &str {
+    text.split_once("\n#[cfg(test)]\nmod tests {").map_or(text, |(source, _)| source)
 }
 
 /// Lines with their numbers, from 1.
