@@ -6,94 +6,69 @@
 //!
 //! What commands mean is the domain modules' business; how bytes get to disk is the engine's.
 
-mod appender;
-mod batch_size;
-mod bitmap;
-mod carried_rows;
-mod carried_state;
-mod catch_up;
-mod checkpoint;
-mod claim_feed;
-mod claims;
-mod command;
-mod consumers;
-mod dead_letters;
-mod decision;
-mod deleted_projections;
+mod decide;
 mod detachable_log;
-mod disk_table;
-mod dispatch;
-mod entry;
+mod disk;
+mod facts;
 mod failure;
-mod finished_claims;
-mod group_progress;
-mod growth;
-mod idempotency;
 mod incidents;
-mod log_snapshot;
-mod outage;
-mod overlay_map;
-mod placement;
-mod projections;
 mod reclaim;
-mod registry;
-mod row_codec;
-mod snapshot;
 mod state;
-mod state_tables;
 #[cfg(test)]
 pub(crate) mod testing;
-mod type_tag;
-mod usage;
 mod writer;
 
-pub use carried_rows::CarriedRows;
-pub use checkpoint::{LastCheckpoint, last_checkpoint};
-pub use claim_feed::{ClaimChanges, ClaimFeed};
-pub use claims::{ClaimKey, ClaimRow, ClaimRows, ClaimSlot, ClaimState, DecidedClaims, FinishedBy, lease_expired};
-pub use command::Command;
-pub use consumers::{ConsumerFilter, ConsumerRow, ConsumerRows, DecidedConsumers, GroupKey, GroupRow};
-pub use dead_letters::{
+pub use decide::decision::{Decision, EventDraft, UndoMark};
+pub use decide::idempotency::{IdempotentRequest, ReplyPiece, ReplyRecorder, StoredReply};
+pub use disk::checkpoint::{LastCheckpoint, last_checkpoint};
+pub use disk::row_codec::{AggregateHead, IdempotencyRow};
+pub use facts::carried_rows::CarriedRows;
+pub use facts::dispatch::{DeliveredJob, DispatchFact};
+pub use facts::entry::Entry;
+pub use facts::placement::{LogLocation, TopicPlacement};
+pub use failure::read_failed;
+pub use incidents::{IncidentReporter, leaves_state_intact};
+pub use reclaim::ReclaimReport;
+pub use reclaim::usage::{EntryUsage, ReclaimPolicy, ReclaimableEntries};
+pub(crate) use reclaim::{reclaim, reclaim_if_due, renew_snapshot};
+pub use state::LedgerState;
+pub use state::claims::claim_feed::{ClaimChanges, ClaimFeed};
+pub use state::claims::group_progress::GroupProgress;
+pub use state::claims::{
+    ClaimKey, ClaimRow, ClaimRows, ClaimSlot, ClaimState, DecidedClaims, FinishedBy, lease_expired,
+};
+pub use state::consumers::{ConsumerFilter, ConsumerRow, ConsumerRows, DecidedConsumers, GroupKey, GroupRow};
+pub use state::dead_letters::{
     DeadLetterRange, DeadLetterRow, DeadLetterRows, DeadLetterSortKey, DecidedDeadLetters, StoredDeadLetter,
 };
-pub use decision::{Decision, EventDraft, UndoMark};
-pub use dispatch::{
-    DecidedDispatch, DeliveredJob, DispatchFact, DispatchLease, DispatchRows, JobEnd, JobInterest, JobKey, JobRow,
-    JobSlot, JobState, KnownJob, LaneProgress, ReplayRow, StoredTask, SubscriptionRow, TASKS, TaskRow,
+pub use state::dispatch::{
+    DecidedDispatch, DispatchLease, DispatchRows, JobEnd, JobInterest, JobKey, JobRow, JobSlot, JobState, KnownJob, PastFilter,
+    LaneProgress, ReplayRow, StoredTask, SubscriptionRow, TASKS, TaskRow,
 };
-pub use entry::Entry;
-pub use failure::read_failed;
-pub use group_progress::GroupProgress;
-pub use idempotency::{IdempotentRequest, ReplyPiece, ReplyRecorder, StoredReply};
-pub use incidents::{IncidentReporter, leaves_state_intact};
-pub use placement::{LogLocation, TopicPlacement};
-pub use projections::{DecidedProjections, ProjectionRow, ProjectionRows};
-pub use reclaim::ReclaimReport;
-pub(crate) use reclaim::{reclaim, reclaim_if_due, renew_snapshot};
-pub use registry::{PlacedTopic, RegisteredTopic, RegisteredType, Registry};
-pub use row_codec::{AggregateHead, IdempotencyRow};
-pub use state::LedgerState;
-pub use state_tables::StateTables;
-pub use type_tag::tag;
-pub use usage::{EntryUsage, ReclaimPolicy, ReclaimableEntries};
+pub use state::projections::{DecidedProjections, ProjectionRow, ProjectionRows};
+pub use state::registry::{PlacedTopic, RegisteredTopic, RegisteredType, Registry};
+pub use state::tables::StateTables;
+pub use state::type_tag::tag;
+pub use writer::command::Command;
 
 use crate::clock::LogClock;
-use appender::Appender;
-use checkpoint::CheckpointScheduler;
-use command::{QueuedCommand, SubmittedCommand};
 use contract::{Error, Kind, Position, Result};
-use decision::Overlay;
+use decide::decision::Overlay;
+use decide::idempotency::{RecordReply, RecordedOutcome};
 use detachable_log::DetachableLog;
+use disk::checkpoint::CheckpointScheduler;
 use futures_util::FutureExt;
-use idempotency::{RecordReply, RecordedOutcome};
 use log::{Log, LogError, TopicNumber};
 use reclaim::ReclaimMemo;
+use state::catch_up;
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use writer::LedgerWriter;
+use writer::appender::{self, Appender};
+use writer::command::{QueuedCommand, SubmittedCommand};
 
 /// Bytes of commands that may wait for the writer; more wait for room, then are refused.
 const ROOM_BYTES: usize = 64 * 1024 * 1024;
@@ -202,7 +177,11 @@ impl Ledger {
     ///
     /// Where the key has its answer already, nothing is decided: that is [`Kind::IdempotencyKeyInFlight`] for the same
     /// request, whose answer can be looked up by then, and [`Kind::IdempotencyKeyReuse`] for another.
-    pub async fn submit_recording<C: Command>(&self, command: C, recorder: ReplyRecorder<C::Answer>) -> Result<C::Answer> {
+    pub async fn submit_recording<C: Command>(
+        &self,
+        command: C,
+        recorder: ReplyRecorder<C::Answer>,
+    ) -> Result<C::Answer> {
         let keyed = match recorder.wrap(command) {
             Ok(keyed) => keyed,
             Err(command) => return self.submit(command).await,
@@ -296,7 +275,7 @@ impl Ledger {
 
     /// Refuses what would make the log grow, unless there is room. A decision says the same; this is for who must know before.
     pub fn check_room(&self) -> Result<()> {
-        growth::check_room(self.log.room())
+        decide::growth::check_room(self.log.room())
     }
 
     /// The log itself, for reading.

@@ -1,11 +1,12 @@
 //! For tests that compare what different folds come to.
 
-use super::disk_table::DiskTables;
-use super::log_snapshot::skip_reclaimed;
-use super::row_codec::IdempotencyRow;
-use super::snapshot::StateSnapshot;
 use super::state::LedgerState;
-use super::{Ledger, catch_up, reclaim};
+use super::{Ledger, reclaim};
+use crate::ledger::disk::row_codec::IdempotencyRow;
+use crate::ledger::disk::table::DiskTables;
+use crate::ledger::reclaim::log_snapshot::skip_reclaimed;
+use crate::ledger::state::catch_up;
+use crate::ledger::state::snapshot::StateSnapshot;
 use contract::{Result, Sequence};
 use log::{Log, LogError, Record};
 use std::collections::BTreeMap;

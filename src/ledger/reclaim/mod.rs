@@ -15,23 +15,25 @@
 //!   idempotent and done by whoever looks next.
 //! - A fold of what is left comes to the state of a fold of everything, but for rows of the tables that have expired.
 
+pub(super) mod log_snapshot;
 mod memo;
+pub(super) mod usage;
 
 pub(super) use memo::ReclaimMemo;
 
-use crate::ledger::carried_rows::CarriedRows;
-use crate::ledger::command::Command;
-use crate::ledger::decision::Decision;
-use crate::ledger::entry::Entry;
-use crate::ledger::idempotency::StoredReply;
-use crate::ledger::log_snapshot::SnapshotPartWriter;
-use crate::ledger::snapshot::StateSnapshot;
-use crate::ledger::usage::{EntryUsage, ReclaimPolicy};
+use crate::ledger::decide::decision::Decision;
+use crate::ledger::decide::idempotency::StoredReply;
+use crate::ledger::facts::carried_rows::CarriedRows;
+use crate::ledger::facts::entry::Entry;
+use crate::ledger::state::snapshot::StateSnapshot;
+use crate::ledger::writer::command::Command;
 use crate::ledger::{Ledger, read_failed};
 use contract::{Error, Kind, Position, Result, Sequence};
 use log::{LogError, ReadLimit, ReadRange, Record, TopicNumber, crash_point};
+use log_snapshot::SnapshotPartWriter;
 use std::io;
 use tokio::sync::mpsc;
+use usage::{EntryUsage, ReclaimPolicy};
 
 /// Bytes of text in one part: small enough that a batch with one is not held up.
 pub(super) const PART_BYTES: usize = 256 * 1024;

@@ -1,0 +1,429 @@
+//! Answers kept under a key of the caller's, so that a request sent again is answered again and not carried out again.
+//!
+//! - An answer is written by the decision it answers: in one append with what was decided, or with nothing where that
+//!   was a refusal. Neither can be there without the other.
+//! - The key is looked at before anything else in the decision. Two requests with one key are in the log's order,
+//!   whichever process they came through; the second is told so and finds the first one's answer.
+//! - A key is a row of the table of idempotency keys, under a fingerprint of its own, and lives as long as its ticket says.
+//!
+//! What status, headers and body mean, and which answers are worth keeping, is the business of who renders them.
+
+use super::decision::Decision;
+use crate::ledger::disk::row_codec::IdempotencyRow;
+use crate::ledger::facts::entry::Entry;
+use crate::ledger::writer::command::Command;
+use contract::{Error, Kind, Position, Result};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// An answer as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredReply {
+    /// Its status.
+    pub status: u16,
+    /// The headers that belong to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<(String, String)>,
+    /// Its body, piece by piece.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub body: Vec<ReplyPiece>,
+}
+
+/// A piece of a kept body.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ReplyPiece {
+    /// As it is.
+    Text(String),
+    /// The text of the event stored at this position of the same log.
+    Event(Position),
+}
+
+/// A request under a key: by which it is known, and what tells it from another under the same key.
+#[derive(Debug)]
+pub struct IdempotentRequest {
+    /// Fingerprint of the key and its scope.
+    pub key: u128,
+    /// Fingerprint of the request.
+    pub digest: u64,
+    /// How long the key lives, in milliseconds.
+    pub lives_millis: i64,
+    kept: AtomicBool,
+}
+
+impl IdempotentRequest {
+    /// A request whose answer is not kept yet.
+    #[must_use]
+    pub const fn new(key: u128, digest: u64, lives_millis: i64) -> Self {
+        Self { key, digest, lives_millis, kept: AtomicBool::new(false) }
+    }
+
+    /// Whether its answer is in the log.
+    #[must_use]
+    pub fn is_recorded(&self) -> bool {
+        self.kept.load(Ordering::Relaxed)
+    }
+
+    /// Whether a key remembered at `time` still lives at `now`.
+    #[must_use]
+    pub const fn is_alive(&self, time: i64, now: i64) -> bool {
+        now.saturating_sub(time) < self.lives_millis
+    }
+
+    /// Its answer is in the log.
+    pub(in crate::ledger) fn mark_recorded(&self) {
+        self.kept.store(true, Ordering::Relaxed);
+    }
+
+    /// Refuses what another request with its key was decided about before.
+    fn check(&self, decision: &Decision<'_>) -> Result<()> {
+        match decision.recorded_reply(self.key)? {
+            Some(known) if !self.is_alive(known.time, decision.now()) => Ok(()),
+            Some(known) if known.digest == self.digest => Err(Self::in_flight()),
+            Some(_) => Err(Self::reused()),
+            None => Ok(()),
+        }
+    }
+
+    /// The first request with this key is not done, or only just.
+    #[must_use]
+    pub fn in_flight() -> Error {
+        let detail = "The first request with this Idempotency-Key is still running; repeat it for its answer.";
+        Error::new(Kind::IdempotencyKeyInFlight, detail).with_retry_after(1)
+    }
+
+    /// The key stands for another request.
+    #[must_use]
+    pub fn reused() -> Error {
+        let detail = "This Idempotency-Key was used for another request; use a new key for a new request.";
+        Error::new(Kind::IdempotencyKeyReuse, detail)
+    }
+
+    fn entry(&self, answer: StoredReply) -> Entry {
+        Entry::AnswerKept { key: self.key, digest: self.digest, answer, kept_at: None }
+    }
+}
+
+/// How an answer is rendered; `None`: it is not worth keeping.
+type RenderReply<A> = dyn Fn(Result<&A, &Error>) -> Option<StoredReply> + Send + Sync;
+
+/// What to keep of an answer of this type; nothing, where nobody gave a key.
+pub struct ReplyRecorder<A>(Option<ActiveRecorder<A>>);
+
+struct ActiveRecorder<A> {
+    ticket: Arc<IdempotentRequest>,
+    render: Arc<RenderReply<A>>,
+}
+
+impl<A: 'static> ReplyRecorder<A> {
+    /// Nobody gave a key.
+    #[must_use]
+    pub const fn disabled() -> Self {
+        Self(None)
+    }
+
+    /// What `render` makes of the answer, under `ticket`. It is called while deciding, so it must be pure.
+    pub fn new(
+        request: Arc<IdempotentRequest>,
+        render: impl Fn(Result<&A, &Error>) -> Option<StoredReply> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Some(ActiveRecorder { ticket: request, render: Arc::new(render) }))
+    }
+
+    /// Whether there is something to keep.
+    #[must_use]
+    pub const fn is_enabled(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The same for a decision whose answer is not yet what the caller gets. `view` makes it that, of what was read before
+    /// the decision, and is pure; `None` is an answer that the caller never sees, and that has changed nothing.
+    #[must_use]
+    pub fn map_answer<B: 'static>(
+        &self,
+        view: impl Fn(&B) -> Option<Result<A>> + Send + Sync + 'static,
+    ) -> ReplyRecorder<B> {
+        ReplyRecorder(self.0.as_ref().map(|ActiveRecorder { ticket, render }| {
+            let render = Arc::clone(render);
+            let through = move |answer: Result<&B, &Error>| match answer.map(&view) {
+                Ok(None) => None,
+                Ok(Some(answer)) => render(answer.as_ref()),
+                Err(error) => render(Err(error)),
+            };
+            ActiveRecorder { ticket: Arc::clone(ticket), render: Arc::new(through) }
+        }))
+    }
+
+    /// The command that decides `command` and keeps its answer; the command itself where nothing is kept.
+    pub(in crate::ledger) fn wrap<C: Command<Answer = A>>(self, command: C) -> Result<IdempotentCommand<C>, C> {
+        match self.0 {
+            Some(ActiveRecorder { ticket, render }) => Ok(IdempotentCommand { command, ticket, render }),
+            None => Err(command),
+        }
+    }
+}
+
+impl<A> Clone for ReplyRecorder<A> {
+    fn clone(&self) -> Self {
+        Self(self.0.as_ref().map(|ActiveRecorder { ticket, render }| ActiveRecorder {
+            ticket: Arc::clone(ticket),
+            render: Arc::clone(render),
+        }))
+    }
+}
+
+/// A command whose answer is kept under a key.
+pub(in crate::ledger) struct IdempotentCommand<C: Command> {
+    command: C,
+    pub(in crate::ledger) ticket: Arc<IdempotentRequest>,
+    render: Arc<RenderReply<C::Answer>>,
+}
+
+/// What became of a keyed command. A refusal stands inside: it is an answer, and undoes nothing but its own.
+pub(in crate::ledger) struct RecordedOutcome<A> {
+    pub(in crate::ledger) answer: Result<A>,
+    pub(in crate::ledger) is_kept: bool,
+}
+
+impl<C: Command> Command for IdempotentCommand<C> {
+    type Answer = RecordedOutcome<C::Answer>;
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<Self::Answer> {
+        self.ticket.check(decision)?;
+        let mark = decision.mark();
+        let answer = self.command.decide(decision);
+        if answer.is_err() {
+            decision.undo(mark);
+        }
+        let kept = (self.render)(answer.as_ref());
+        let is_kept = kept.is_some();
+        if let Some(kept) = kept {
+            decision.add_entry(self.ticket.entry(kept))?;
+        }
+        Ok(RecordedOutcome { answer, is_kept })
+    }
+
+    fn bytes(&self) -> usize {
+        // The answer is about as large as what it answers.
+        2 * self.command.bytes()
+    }
+}
+
+/// Keeps an answer by itself: what it answers was decided elsewhere, or was refused before any decision.
+pub(in crate::ledger) struct RecordReply {
+    pub(in crate::ledger) ticket: Arc<IdempotentRequest>,
+    pub(in crate::ledger) answer: StoredReply,
+    /// The registry that a refusal rests on. Where it has changed since, the refusal may be wrong by now and is not
+    /// kept: another process may have registered what was missing.
+    pub(in crate::ledger) rests_on: Option<Position>,
+}
+
+impl Command for RecordReply {
+    type Answer = ();
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
+        self.ticket.check(decision)?;
+        if self.rests_on.is_none_or(|version| version == decision.registry().version()) {
+            decision.add_entry(self.ticket.entry(self.answer.clone()))?;
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        let piece = |piece: &ReplyPiece| match piece {
+            ReplyPiece::Text(text) => text.len(),
+            ReplyPiece::Event(_) => size_of::<ReplyPiece>(),
+        };
+        2 * self.answer.body.iter().map(piece).sum::<usize>()
+    }
+}
+
+/// The row of a kept answer, and its key; `None` for other facts.
+pub(in crate::ledger) fn row(entry: &Entry, position: Position, time: i64) -> Option<(u128, IdempotencyRow)> {
+    match entry {
+        Entry::AnswerKept { key, digest, kept_at, .. } => {
+            let time = kept_at.unwrap_or(time);
+            Some((*key, IdempotencyRow { position, time, digest: *digest }))
+        }
+        _ => None,
+    }
+}
+
+/// A fingerprint as 32 hexadecimal digits: JSON's numbers are not that long.
+pub(in crate::ledger) mod digits {
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    pub(in crate::ledger) fn serialize<S: Serializer>(key: &u128, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{key:032x}"))
+    }
+
+    pub(in crate::ledger) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u128, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        u128::from_str_radix(&text, 16).map_err(|_| de::Error::custom("not a fingerprint"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::decision::Overlay;
+    use super::*;
+    use crate::ledger::disk::table::DiskTables;
+    use crate::ledger::state::LedgerState;
+    use contract::{NewTopic, Offset, Timestamp, Topic, TopicId};
+
+    const DAY: i64 = 86_400_000;
+
+    fn topic() -> TopicId {
+        "gts.hx.core.events.topic.v1~".parse().unwrap()
+    }
+
+    fn offset_committed() -> Entry {
+        Entry::OffsetCommitted { group: "billing".to_owned(), topic: topic(), offset: Offset(1) }
+    }
+
+    /// Writes a fact, and answers 7 or is refused.
+    struct Write {
+        refused: bool,
+    }
+
+    impl Command for Write {
+        type Answer = u8;
+
+        fn decide(&self, decision: &mut Decision<'_>) -> Result<u8> {
+            decision.add_entry(offset_committed())?;
+            if self.refused { Err(Error::not_found("thing")) } else { Ok(7) }
+        }
+
+        fn bytes(&self) -> usize {
+            0
+        }
+    }
+
+    fn answer(status: u16) -> StoredReply {
+        StoredReply { status, headers: Vec::new(), body: vec![ReplyPiece::Text("told".to_owned())] }
+    }
+
+    fn ticket(digest: u64) -> Arc<IdempotentRequest> {
+        Arc::new(IdempotentRequest::new(1, digest, DAY))
+    }
+
+    fn keyed(digest: u64, refused: bool) -> IdempotentCommand<Write> {
+        let recorder = ReplyRecorder::new(ticket(digest), |told: Result<&u8, &Error>| {
+            Some(answer(told.map_or_else(|error| error.kind().status(), |_| 200)))
+        });
+        recorder.wrap(Write { refused }).ok().unwrap()
+    }
+
+    fn state() -> LedgerState {
+        LedgerState::new(DiskTables::in_memory(|_| 0))
+    }
+
+    fn facts(overlay: &mut Overlay) -> Vec<Entry> {
+        overlay.take_records().iter().map(|record| serde_json::from_slice(&record.body).unwrap()).collect()
+    }
+
+    #[test]
+    fn what_was_decided_and_its_answer_are_written_together() {
+        let (state, mut overlay) = (state(), Overlay::default());
+        let kept = keyed(5, false).decide(&mut Decision::new(&state, &mut overlay, 1)).unwrap();
+        assert!(kept.is_kept && kept.answer.unwrap() == 7);
+        let answered = Entry::AnswerKept { key: 1, digest: 5, answer: answer(200), kept_at: None };
+        assert_eq!(facts(&mut overlay), [offset_committed(), answered]);
+    }
+
+    #[test]
+    fn a_refusal_leaves_its_answer_and_no_trace_of_what_it_tried() {
+        let (state, mut overlay) = (state(), Overlay::default());
+        let kept = keyed(5, true).decide(&mut Decision::new(&state, &mut overlay, 1)).unwrap();
+        assert!(kept.is_kept && kept.answer.is_err());
+        assert_eq!(facts(&mut overlay), [Entry::AnswerKept { key: 1, digest: 5, answer: answer(404), kept_at: None }]);
+    }
+
+    #[test]
+    fn an_answer_that_is_not_rendered_is_not_kept() {
+        let (state, mut overlay) = (state(), Overlay::default());
+        let recorder = ReplyRecorder::new(ticket(5), |_: Result<&u8, &Error>| None);
+        let keyed = recorder.wrap(Write { refused: false }).ok().unwrap();
+        assert!(!keyed.decide(&mut Decision::new(&state, &mut overlay, 1)).unwrap().is_kept);
+        assert_eq!(facts(&mut overlay), [offset_committed()]);
+        let passing = keep_through_nothing().wrap(Look).ok().unwrap();
+        assert!(!passing.decide(&mut Decision::new(&state, &mut overlay, 1)).unwrap().is_kept);
+        assert!(facts(&mut overlay).is_empty());
+    }
+
+    /// Answers that the caller has to look again.
+    struct Look;
+
+    impl Command for Look {
+        type Answer = Option<u8>;
+
+        fn decide(&self, _: &mut Decision<'_>) -> Result<Option<u8>> {
+            Ok(None)
+        }
+
+        fn bytes(&self) -> usize {
+            0
+        }
+    }
+
+    fn keep_through_nothing() -> ReplyRecorder<Option<u8>> {
+        let recorder = ReplyRecorder::new(ticket(5), |_: Result<&u8, &Error>| Some(answer(200)));
+        recorder.map_answer(|answer: &Option<u8>| answer.map(Ok))
+    }
+
+    #[test]
+    fn a_key_counts_once_decided_not_once_undone_and_still_when_durable() {
+        let (mut state, mut overlay) = (state(), Overlay::default());
+        let mut decision = Decision::new(&state, &mut overlay, 1);
+        let mark = decision.mark();
+        keyed(5, false).decide(&mut decision).unwrap();
+        let again =
+            |decision: &mut Decision<'_>, digest| keyed(digest, false).decide(decision).err().map(|it| it.kind());
+        assert_eq!(again(&mut decision, 5), Some(Kind::IdempotencyKeyInFlight));
+        assert_eq!(again(&mut decision, 6), Some(Kind::IdempotencyKeyReuse));
+        decision.undo(mark);
+        assert_eq!(again(&mut decision, 6), None);
+        for record in overlay.take_records() {
+            state.apply(&record).unwrap();
+            overlay.remove_durable(&record);
+        }
+        assert_eq!(overlay.layers.answer(1), None);
+        let mut decision = Decision::new(&state, &mut overlay, 1);
+        assert_eq!(again(&mut decision, 6), Some(Kind::IdempotencyKeyInFlight));
+        assert_eq!(again(&mut decision, 5), Some(Kind::IdempotencyKeyReuse));
+        // A day later it is a new key, and the row is the newer one's.
+        let mut decision = Decision::new(&state, &mut overlay, 1 + DAY);
+        assert_eq!(again(&mut decision, 5), None);
+        assert_eq!(again(&mut decision, 6), Some(Kind::IdempotencyKeyReuse));
+    }
+
+    #[test]
+    fn when_another_process_was_faster_its_answer_stands() {
+        let (mut state, mut overlay) = (state(), Overlay::default());
+        let (mine, mut theirs) = (keyed(5, false), Overlay::default());
+        assert!(mine.decide(&mut Decision::new(&state, &mut overlay, 1)).is_ok());
+        keyed(5, false).decide(&mut Decision::new(&state, &mut theirs, 1)).unwrap();
+        // My append failed its compare: what they wrote is read, and the same command decided on that.
+        overlay.clear();
+        theirs.take_records().iter().for_each(|record| state.apply(record).unwrap());
+        let again = mine.decide(&mut Decision::new(&state, &mut overlay, 1));
+        assert_eq!(again.err().map(|error| error.kind()), Some(Kind::IdempotencyKeyInFlight));
+        assert!(facts(&mut overlay).is_empty());
+    }
+
+    #[test]
+    fn a_refusal_is_kept_only_while_what_it_rests_on_is_in_force() {
+        let (mut state, mut overlay) = (state(), Overlay::default());
+        let recorder = |version| RecordReply { ticket: ticket(5), answer: answer(422), rests_on: Some(version) };
+        let topic = Topic { definition: NewTopic::new(topic()), created_at: Timestamp::from_millis(1) };
+        let mut decision = Decision::new(&state, &mut overlay, 1);
+        decision.add_entry(Entry::TopicRegistered { number: 1, topic }).unwrap();
+        overlay.take_records().iter().for_each(|record| state.apply(record).unwrap());
+        overlay.clear();
+        recorder(Position::ZERO).decide(&mut Decision::new(&state, &mut overlay, 1)).unwrap();
+        assert!(facts(&mut overlay).is_empty());
+        recorder(Position(1)).decide(&mut Decision::new(&state, &mut overlay, 1)).unwrap();
+        assert_eq!(facts(&mut overlay).len(), 1);
+    }
+}

@@ -1,0 +1,6 @@
+//! Deciding: commands run against the durable state plus an overlay of what was decided and is not durable yet.
+
+pub(super) mod decision;
+pub(super) mod growth;
+pub(super) mod idempotency;
+pub(super) mod overlay_map;

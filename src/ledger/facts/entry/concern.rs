@@ -1,0 +1,70 @@
+//! Which part of the state each fact changes.
+
+use super::Entry;
+
+/// Which part of the state a fact changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::ledger) enum EntryConcern {
+    /// Topics and event types.
+    Registry,
+    /// What is left of removed events.
+    History,
+    /// What changes row by row ([`crate::ledger::parts`]).
+    Tables,
+    /// The table of idempotency keys.
+    Keys,
+    /// Nothing but how much space entries take ([`crate::ledger::reclaim::usage`]).
+    Usage,
+    /// A topic, and everything that was said of it.
+    Topic,
+    /// All parts at once.
+    AllTables,
+}
+
+impl Entry {
+    /// Which part of the state it changes.
+    pub(in crate::ledger) const fn concern(&self) -> EntryConcern {
+        match self {
+            Self::DictionaryRaised { .. }
+            | Self::TopicRegistered { .. }
+            | Self::TopicChanged { .. }
+            | Self::TopicPlaced { .. }
+            | Self::MemoryEmptied { .. }
+            | Self::EventTypeRegistered { .. }
+            | Self::VersionsChanged { .. }
+            | Self::EventTypeArchived { .. }
+            | Self::EventTypeDeleted { .. } => EntryConcern::Registry,
+            Self::TopicDeleted { .. } => EntryConcern::Topic,
+            Self::HistoryCarried { .. } | Self::TopicTrimmed { .. } | Self::EventsLost { .. } => EntryConcern::History,
+            Self::ConsumerCreated { .. }
+            | Self::ConsumerSeen { .. }
+            | Self::ConsumerDeleted { .. }
+            | Self::ConsumersExpired { .. }
+            | Self::OffsetCommitted { .. }
+            | Self::OffsetReset { .. }
+            | Self::ProjectionPut { .. }
+            | Self::ProjectionDeleted { .. }
+            | Self::CheckpointMoved { .. }
+            | Self::ProjectionReset { .. }
+            | Self::HandlerPut { .. }
+            | Self::ClaimTaken { .. }
+            | Self::ClaimExtended { .. }
+            | Self::ClaimDone { .. }
+            | Self::ClaimFailed { .. }
+            | Self::ClaimsReleased { .. }
+            | Self::HandlerDeleted { .. }
+            | Self::GroupDeleted { .. }
+            | Self::DeadLettered { .. }
+            | Self::Redriven { .. }
+            | Self::GroupBegan { .. }
+            | Self::EventsPassed { .. }
+            | Self::EventsRepeated { .. }
+            | Self::GroupMoved { .. }
+            | Self::Discarded { .. }
+            | Self::Dispatch { .. } => EntryConcern::Tables,
+            Self::AnswerKept { .. } => EntryConcern::Keys,
+            Self::PartsCarried { .. } => EntryConcern::AllTables,
+            Self::SnapshotBegan {} | Self::SnapshotPart { .. } | Self::SnapshotTaken { .. } => EntryConcern::Usage,
+        }
+    }
+}

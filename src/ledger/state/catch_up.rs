@@ -1,0 +1,150 @@
+//! Reading the log into the state: at start, and whenever another process wrote.
+//!
+//! A log that others share may go back: its server is replaced by a copy that had not received everything, or restored.
+//! Others may have written past the old end by the time it is read again. So reading begins with the last record that was
+//! applied: it must be there, and be the same.
+
+use crate::ledger::disk::checkpoint;
+use crate::ledger::state::LedgerState;
+use bytes::Bytes;
+use contract::{Position, Sequence};
+use log::{FileDamage, Log, LogError, ReadLimit, ReadRange, Record};
+use std::path::Path;
+
+/// One record.
+const ONE: ReadLimit = ReadLimit { records: 1, bytes: 0 };
+
+/// How much is read at a time while folding.
+const PAGE: ReadLimit = ReadLimit { records: 16 * 1024, bytes: 4 * 1024 * 1024 };
+
+/// How often opening begins anew because another broker reclaims entries that were to be folded next.
+const OPEN_TRIES_MAX: u32 = 8;
+
+/// The state of all of the log, and how far it is on disk.
+pub(in crate::ledger) async fn fold_log(
+    log: &dyn Log,
+    folder: Option<&Path>,
+    checkpoint_rows: usize,
+    answers_millis: i64,
+) -> Result<(LedgerState, Position), LogError> {
+    let mut tries = 1;
+    loop {
+        match fold_once(log, folder, checkpoint_rows, answers_millis).await {
+            Err(LogError::Reclaimed(_)) if tries < OPEN_TRIES_MAX => tries += 1,
+            outcome => return outcome,
+        }
+    }
+}
+
+async fn fold_once(
+    log: &dyn Log,
+    folder: Option<&Path>,
+    checkpoint_rows: usize,
+    answers_millis: i64,
+) -> Result<(LedgerState, Position), LogError> {
+    let mut state = checkpoint::load(log, folder, answers_millis).await?;
+    let mut checkpointed = fold_all(log, &mut state, checkpoint_rows).await?;
+    if let (Some(_), Some(folder)) = (state.table_failure.get(), folder) {
+        tracing::warn!(folder = %folder.display(), "the broker's tables cannot be read; rebuilding them from the log");
+        drop(state);
+        state = checkpoint::load_without_checkpoint(log, folder, answers_millis).await?;
+        checkpointed = fold_all(log, &mut state, checkpoint_rows).await?;
+    }
+    Ok((state, checkpointed))
+}
+
+/// Folds the whole rest of the log, spilling rows to disk on the way; answers how far the state on disk goes.
+async fn fold_all(log: &dyn Log, state: &mut LedgerState, checkpoint_rows: usize) -> Result<Position, LogError> {
+    let (mut on_disk, mut is_failing) = (state.position(), false);
+    catch_up(log, state, |state, _| {
+        if state.dirty_rows() < checkpoint_rows {
+            return;
+        }
+        match checkpoint::write_now(state) {
+            Ok(true) => on_disk = state.position(),
+            Ok(false) => (),
+            Err(error) if is_failing => tracing::debug!(%error, "a checkpoint of the broker's tables failed again"),
+            Err(error) => {
+                is_failing = true;
+                tracing::error!(%error, "a checkpoint of the broker's tables failed while the log is folded");
+            }
+        }
+    })
+    .await?;
+    if !log.is_shared() {
+        // What was lost at the end of a log that was repaired leaves no record; its positions are taken all the same.
+        state.position = state.position.max(*log.tail().borrow());
+    }
+    Ok(on_disk)
+}
+
+/// Applies every record behind the state's position; `folded` is told of each page, with the state as it is then.
+///
+/// [`LogError::Diverged`] where the log does not hold the last record that was applied; [`LogError::Reclaimed`] where
+/// entries behind it are gone that were not read.
+pub(in crate::ledger) async fn catch_up(
+    log: &dyn Log,
+    state: &mut LedgerState,
+    mut folded: impl FnMut(&mut LedgerState, &[Record]),
+) -> Result<(), LogError> {
+    let mut is_compared = !log.is_shared() || state.position() == Position::ZERO;
+    loop {
+        let from = state.position().0 - u64::from(!is_compared);
+        let page = match log.follow(Position(from), PAGE).await {
+            Err(LogError::Damaged(damage)) if is_compared => vec![without_body(log, state, damage).await?],
+            read => read?,
+        };
+        let new = match is_compared {
+            true => page.as_slice(),
+            false => behind_last(log, state, &page).await?,
+        };
+        if new.is_empty() && is_compared {
+            return Ok(());
+        }
+        is_compared = true;
+        let applied = new.iter().try_for_each(|record| {
+            // Alone with its log nobody else reclaims, and a gap there is what a repair has cut out.
+            if log.is_shared() {
+                state.check_gap(&record.header)?;
+            }
+            state.apply(record)
+        });
+        if !new.is_empty() {
+            folded(state, new);
+        }
+        applied?;
+    }
+}
+
+/// What of a page that begins with the last applied record comes behind it.
+async fn behind_last<'a>(log: &dyn Log, state: &LedgerState, page: &'a [Record]) -> Result<&'a [Record], LogError> {
+    let diverged = LogError::Diverged(state.position());
+    if let Some((first, rest)) = page.split_first()
+        && first.header.position == state.position()
+    {
+        return if state.ends_with(first) { Ok(rest) } else { Err(diverged) };
+    }
+    // It is not there. Retention may have removed it; then its topic says so.
+    let behind = ReadRange::Topic(state.last.topic, Sequence(state.last.sequence.0.saturating_sub(1)));
+    match log.read(behind, ONE).await {
+        Err(LogError::Trimmed(_)) => Ok(page),
+        Ok(_) => Err(diverged),
+        Err(error) => Err(error),
+    }
+}
+
+/// The next record with an empty body, where its own is damaged. An event is folded by its header, so it is only the
+/// event's readers who miss something; what an entry said cannot be done without.
+async fn without_body(log: &dyn Log, state: &LedgerState, damage: FileDamage) -> Result<Record, LogError> {
+    match log.headers(ReadRange::All(state.position()), ONE).await?.first() {
+        Some(header) if header.facets.is_some() => {
+            tracing::warn!(
+                file = %damage.file.display(), offset = damage.offset, reason = damage.reason,
+                position = header.position.get(), sequence = header.sequence.get(),
+                "an event cannot be read; everything else can"
+            );
+            Ok(Record { header: *header, body: Bytes::new() })
+        }
+        _ => Err(LogError::Damaged(damage)),
+    }
+}

@@ -1,0 +1,376 @@
+//! Claims as a decision sees them: durable rows, and over them what was decided since.
+
+use super::fold::GroupProgressChange;
+use super::{ClaimKey, ClaimRow, ClaimRows, ClaimSlot, ClaimState, ClaimsFold, FinishedBy};
+use crate::ledger::decide::overlay_map::OverlayMap;
+use crate::ledger::state::claims::group_progress::GroupProgress;
+use contract::{Error, Kind, NewHandler, Position, Result, Sequence, limits};
+use std::collections::BTreeSet;
+use std::sync::RwLockReadGuard;
+
+/// Claims decided but not durable yet.
+#[derive(Default)]
+pub(in crate::ledger) struct ClaimsOverlay {
+    slots: OverlayMap<ClaimKey, ClaimSlot>,
+    /// The highest sequence finished, by handler and topic.
+    highest: OverlayMap<(String, u32), Sequence>,
+    policies: OverlayMap<String, NewHandler>,
+    /// Groups that divide a topic: the entry that began the generation.
+    divisions: OverlayMap<(String, u32), Position>,
+    /// Runs of events that are finished no longer, by handler and topic.
+    cleared: OverlayMap<(String, u32), Vec<(Sequence, Sequence)>>,
+    /// Handlers and topics of which nothing beneath counts any more.
+    gone: OverlayMap<(String, u32), ()>,
+}
+
+impl ClaimsOverlay {
+    pub(in crate::ledger) fn undo(&mut self, after: Position) {
+        self.slots.undo(after);
+        self.highest.undo(after);
+        self.policies.undo(after);
+        self.divisions.undo(after);
+        self.cleared.undo(after);
+        self.gone.undo(after);
+    }
+
+    pub(in crate::ledger) fn settle(&mut self, through: Position) {
+        self.slots.settle(through);
+        self.highest.settle(through);
+        self.policies.settle(through);
+        self.divisions.settle(through);
+        self.cleared.settle(through);
+        self.gone.settle(through);
+    }
+
+    fn slot(&self, durable: &ClaimRows, key: &ClaimKey) -> Option<ClaimSlot> {
+        match self.slots.get(key) {
+            Some(decided) => decided.cloned(),
+            None if self.is_gone(&key.handler, key.topic) => None,
+            None => durable.slot(key).filter(|slot| !self.is_cleared(key, slot)),
+        }
+    }
+
+    /// Whether what is known beneath was deleted.
+    fn is_gone(&self, handler: &str, topic: u32) -> bool {
+        !self.gone.is_empty() && self.gone.get(&(handler.to_owned(), topic)).is_some()
+    }
+
+    /// Whether what is finished beneath is finished no longer.
+    fn is_cleared(&self, key: &ClaimKey, slot: &ClaimSlot) -> bool {
+        if self.cleared.is_empty() || !is_repeatable(slot) {
+            return false;
+        }
+        let runs = self.cleared.get(&(key.handler.clone(), key.topic)).flatten();
+        let is_within = |(from, to): &(Sequence, Sequence)| (*from..=*to).contains(&key.sequence);
+        runs.is_some_and(|runs| runs.iter().any(is_within))
+    }
+
+    fn highest(&self, durable: &ClaimRows, place: &(String, u32)) -> Sequence {
+        let decided = self.highest.get(place).flatten().copied().unwrap_or_default();
+        if self.is_gone(&place.0, place.1) {
+            return decided;
+        }
+        decided.max(durable.highest(&place.0, place.1))
+    }
+}
+
+/// The layer with what it lies on, ready to take in the entry at `at`.
+pub(in crate::ledger) struct ClaimsOverlayWriter<'a> {
+    pub(in crate::ledger) durable: &'a ClaimRows,
+    pub(in crate::ledger) layer: &'a mut ClaimsOverlay,
+    pub(in crate::ledger) at: Position,
+}
+
+impl ClaimsFold for ClaimsOverlayWriter<'_> {
+    fn known(&self, key: &ClaimKey) -> Option<ClaimSlot> {
+        self.layer.slot(self.durable, key)
+    }
+
+    fn put(&mut self, key: &ClaimKey, slot: ClaimSlot) {
+        if matches!(slot, ClaimSlot::Finished(_)) {
+            let place = (key.handler.clone(), key.topic);
+            if self.layer.highest(self.durable, &place) < key.sequence {
+                self.layer.highest.set(self.at, place, Some(key.sequence));
+            }
+        }
+        self.layer.slots.set(self.at, key.clone(), Some(slot));
+    }
+
+    fn put_policy(&mut self, handler: &str, policy: NewHandler) {
+        self.layer.policies.set(self.at, handler.to_owned(), Some(policy));
+    }
+
+    /// What goes with a trim is what nobody can ask for any more.
+    fn trim(&mut self, _: u32, _: Sequence, _: i64) {}
+
+    fn apply_group_progress(&mut self, group: &str, topic: u32, change: &GroupProgressChange<'_>, at: Position) {
+        let key = (group.to_owned(), topic);
+        let is_divided = self.layer.generation(self.durable, &key).is_some();
+        let run = match change {
+            GroupProgressChange::Began(_) if is_divided => return,
+            GroupProgressChange::Began(_) => None,
+            GroupProgressChange::Passed(_) => return,
+            GroupProgressChange::Repeated(..) | GroupProgressChange::Moved(_) if !is_divided => return,
+            GroupProgressChange::Repeated(from, to) => Some((*from, *to)),
+            GroupProgressChange::Moved(offset) => {
+                let watermark =
+                    self.durable.group_progress(group, topic).map(GroupProgress::watermark).unwrap_or_default();
+                let offset = Sequence::from(*offset);
+                (offset < watermark).then(|| (offset.next(), Sequence(u64::MAX)))
+            }
+        };
+        self.layer.divisions.set(at, key.clone(), Some(at));
+        if let Some(run) = run {
+            self.clear(key, run);
+        }
+    }
+
+    fn forget(&mut self, handler: &str, topic: Option<u32>) {
+        let slots = self.layer.slots.iter().map(|(key, _)| (key.handler.as_str(), key.topic));
+        let begun = self.layer.divisions.iter().map(|((group, topic), _)| (group.as_str(), *topic));
+        let decided = slots.chain(begun).filter(|(name, _)| *name == handler).map(|(_, topic)| topic);
+        let topics: BTreeSet<_> = decided.chain(self.durable.topics(handler)).collect();
+        for gone in topics.into_iter().filter(|known| topic.is_none_or(|topic| topic == *known)) {
+            let place = (handler.to_owned(), gone);
+            let is_meant = |key: &&ClaimKey| key.handler == handler && key.topic == gone;
+            let keys: Vec<_> = self.layer.slots.iter().map(|(key, _)| key).filter(is_meant).cloned().collect();
+            keys.into_iter().for_each(|key| self.layer.slots.set(self.at, key, None));
+            self.layer.highest.set(self.at, place.clone(), None);
+            self.layer.divisions.set(self.at, place.clone(), None);
+            self.layer.cleared.set(self.at, place.clone(), None);
+            self.layer.gone.set(self.at, place, Some(()));
+        }
+        if topic.is_none() {
+            self.layer.policies.set(self.at, handler.to_owned(), None);
+        }
+    }
+
+    /// Only what is durable says who is unused.
+    fn touch(&mut self, _: &str, _: i64) {}
+}
+
+/// Whether an event is finished, and may be handed out again where somebody wants that.
+const fn is_repeatable(slot: &ClaimSlot) -> bool {
+    matches!(slot, ClaimSlot::Finished(finish) if !matches!(finish, FinishedBy::Replaced))
+}
+
+impl ClaimsOverlayWriter<'_> {
+    fn clear(&mut self, key: (String, u32), run: (Sequence, Sequence)) {
+        let is_meant = |slot: &(&ClaimKey, &ClaimSlot)| {
+            let (claim, slot) = slot;
+            let is_ours = claim.handler == key.0 && claim.topic == key.1 && (run.0..=run.1).contains(&claim.sequence);
+            is_ours && is_repeatable(slot)
+        };
+        let decided: Vec<_> = self.layer.slots.iter().filter(is_meant).map(|(claim, _)| claim.clone()).collect();
+        decided.into_iter().for_each(|claim| self.layer.slots.set(self.at, claim, None));
+        let mut runs = self.layer.cleared.get(&key).flatten().cloned().unwrap_or_default();
+        runs.push(run);
+        self.layer.cleared.set(self.at, key, Some(runs));
+    }
+}
+
+impl ClaimsOverlay {
+    fn generation(&self, durable: &ClaimRows, key: &(String, u32)) -> Option<Position> {
+        match self.divisions.get(key) {
+            Some(decided) => decided.copied(),
+            None if self.is_gone(&key.0, key.1) => None,
+            None => durable.group_progress(&key.0, key.1).map(GroupProgress::generation),
+        }
+    }
+}
+
+/// Claims as a decision sees them: durable or decided.
+pub struct DecidedClaims<'a> {
+    pub(in crate::ledger) durable: RwLockReadGuard<'a, ClaimRows>,
+    pub(in crate::ledger) layer: &'a ClaimsOverlay,
+}
+
+impl DecidedClaims<'_> {
+    /// What is durable.
+    #[must_use]
+    pub fn durable(&self) -> &ClaimRows {
+        &self.durable
+    }
+
+    /// What is known of an event.
+    #[must_use]
+    pub fn slot(&self, key: &ClaimKey) -> Option<ClaimSlot> {
+        self.layer.slot(&self.durable, key)
+    }
+
+    /// Whether an event is finished.
+    #[must_use]
+    pub fn is_finished(&self, key: &ClaimKey) -> bool {
+        match self.layer.slots.get(key) {
+            Some(decided) => matches!(decided, Some(ClaimSlot::Finished(_))),
+            None => {
+                self.durable.is_finished(&key.handler, key.topic, key.sequence)
+                    && matches!(self.slot(key), Some(ClaimSlot::Finished(_)))
+            }
+        }
+    }
+
+    /// How many events of a run a handler has finished, and may be handed again.
+    #[must_use]
+    pub fn finished_count(&self, handler: &str, topic: u32, from: Sequence, to: Sequence) -> u64 {
+        let key = |sequence| ClaimKey { handler: handler.to_owned(), topic, sequence };
+        let durable = self.durable.finished(handler, topic, from, to);
+        let still = durable.filter(|sequence| self.is_finished(&key(*sequence))).count();
+        let decided = self.layer.slots.iter().filter(|(known, slot)| {
+            let is_ours = known.handler == handler && known.topic == topic && (from..=to).contains(&known.sequence);
+            is_ours && is_repeatable(slot) && !self.durable.is_finished(handler, topic, known.sequence)
+        });
+        (still + decided.count()) as u64
+    }
+
+    /// Which generation of a group's division of a topic this is, where it divides it.
+    #[must_use]
+    pub fn generation(&self, group: &str, topic: u32) -> Option<Position> {
+        self.layer.generation(&self.durable, &(group.to_owned(), topic))
+    }
+
+    /// Numbers of the topics that a group divides.
+    #[must_use]
+    pub fn shared_topics(&self, group: &str) -> Vec<u32> {
+        let decided = self.layer.divisions.iter().filter(|((name, _), _)| name == group).map(|((_, topic), _)| *topic);
+        let topics: BTreeSet<_> = self.durable.topics(group).chain(decided).collect();
+        topics.into_iter().filter(|topic| self.generation(group, *topic).is_some()).collect()
+    }
+
+    /// When a handler was last used that nobody would miss; none where something about it is being decided.
+    #[must_use]
+    pub fn unused_since(&self, handler: &str) -> Option<i64> {
+        let is_busy = self.layer.slots.iter().any(|(key, _)| key.handler == handler)
+            || self.layer.policies.get(&handler.to_owned()).is_some()
+            || self.layer.divisions.iter().any(|((name, _), _)| name == handler);
+        self.durable.unused_since(handler).filter(|_| !is_busy)
+    }
+
+    /// How far a group that divides a topic has come, as far as that is durable.
+    #[must_use]
+    pub fn watermark(&self, group: &str, topic: u32) -> Option<Sequence> {
+        self.layer.generation(&self.durable, &(group.to_owned(), topic))?;
+        self.durable.group_progress(group, topic).map(GroupProgress::watermark)
+    }
+
+    /// The highest sequence of the topic that the handler has finished.
+    #[must_use]
+    pub fn highest(&self, handler: &str, topic: u32) -> Sequence {
+        self.layer.highest(&self.durable, &(handler.to_owned(), topic))
+    }
+
+    /// How a handler's work is to be tried, if somebody said so in this log.
+    #[must_use]
+    pub fn policy(&self, handler: &str) -> Option<&NewHandler> {
+        match self.layer.policies.get(&handler.to_owned()) {
+            Some(decided) => decided,
+            None => self.durable.policy(handler),
+        }
+    }
+
+    /// Whether this handler may be known, and have one more claim open. What is not durable yet may go beyond it.
+    pub fn check_room(&self, handler: &str) -> Result<()> {
+        let ClaimRows { handlers, open, .. } = &*self.durable;
+        let (most, what, help) = if handlers.len() >= limits::HANDLERS_MAX && !handlers.contains_key(handler) {
+            let help = "Delete those that are no longer used (`DELETE /v1/handlers/{name}`), or use a known name.";
+            (limits::HANDLERS_MAX, "handlers", help)
+        } else if *open >= limits::OPEN_CLAIMS_MAX {
+            let help = "Finish or release some, and discard or redrive dead letters.";
+            (limits::OPEN_CLAIMS_MAX, "open claims", help)
+        } else {
+            return Ok(());
+        };
+        let detail = format!("This broker has {most} {what}, as many as it may have. {help}");
+        Err(Error::new(Kind::Overloaded, detail).with_retry_after(60))
+    }
+
+    /// Events whose claims an owner holds now, in order.
+    #[must_use]
+    pub fn held_by(&self, handler: &str, topic: u32, owner: &str, now: i64) -> Vec<Sequence> {
+        let key = |sequence| ClaimKey { handler: handler.to_owned(), topic, sequence };
+        let is_his = |slot: &ClaimSlot| match slot {
+            ClaimSlot::Open(ClaimRow { owner: by, standing: ClaimState::Live { until }, .. }) => {
+                by == owner && *until > now
+            }
+            _ => false,
+        };
+        let durable = self.durable.held(handler, topic, owner);
+        let still = durable.filter(|sequence| self.slot(&key(*sequence)).as_ref().is_some_and(is_his));
+        let decided =
+            self.layer.slots.iter().filter(|(key, slot)| key.handler == handler && key.topic == topic && is_his(slot));
+        let held: BTreeSet<_> = still.chain(decided.map(|(key, _)| key.sequence)).collect();
+        held.into_iter().collect()
+    }
+
+    /// The first event up to `through`, other than `but`, that the handler has begun and neither finished nor given up.
+    #[must_use]
+    pub fn first_unfinished(&self, handler: &str, topic: u32, through: Sequence, but: Sequence) -> Option<Sequence> {
+        let key = |sequence| ClaimKey { handler: handler.to_owned(), topic, sequence };
+        let is_begun = |slot: &ClaimSlot| match slot {
+            ClaimSlot::Open(row) => !matches!(row.standing, ClaimState::Dead { .. }),
+            ClaimSlot::Finished(_) => false,
+        };
+        let durable = self.durable.unfinished(handler, topic).take_while(|sequence| *sequence <= through);
+        let mut still = durable.filter(|sequence| *sequence != but);
+        let still = still.find(|sequence| self.slot(&key(*sequence)).as_ref().is_some_and(is_begun));
+        let decided = self.layer.slots.iter().filter(|(key, slot)| {
+            let is_ours =
+                key.topic == topic && key.sequence <= through && key.sequence != but && key.handler == handler;
+            is_ours && is_begun(slot)
+        });
+        decided.map(|(key, _)| key.sequence).chain(still).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ledger::decide::decision::{Decision, Overlay};
+    use crate::ledger::disk::table::DiskTables;
+    use crate::ledger::facts::entry::Entry;
+    use crate::ledger::state::LedgerState;
+    use crate::ledger::state::claims::{ClaimKey, ClaimSlot, ClaimState, FinishedBy};
+    use contract::{FencingToken, Sequence};
+    use uuid::Uuid;
+
+    fn key(sequence: u64) -> ClaimKey {
+        ClaimKey { handler: "billing".to_owned(), topic: 1, sequence: Sequence(sequence) }
+    }
+
+    fn take(decision: &mut Decision<'_>, sequence: u64) -> FencingToken {
+        let (claim, owner) = (key(sequence), "w".to_owned());
+        let entry = Entry::ClaimTaken { claim, event: Uuid::from_u128(1), owner, lease_millis: 10, attempt: 1 };
+        FencingToken(decision.add_entry(entry).unwrap().get())
+    }
+
+    fn finish(decision: &mut Decision<'_>, sequence: u64, token: FencingToken) {
+        decision.add_entry(Entry::ClaimDone { claim: key(sequence), token }).unwrap();
+    }
+
+    #[test]
+    fn what_is_decided_counts_before_it_is_durable_and_is_the_same_afterwards() {
+        let (mut state, mut overlay) = (LedgerState::new(DiskTables::in_memory(|_| 0)), Overlay::default());
+        let mut decision = Decision::new(&state, &mut overlay, 5);
+        let token = take(&mut decision, 7);
+        finish(&mut decision, 7, token);
+        let other = take(&mut decision, 9);
+        let mark = decision.mark();
+        finish(&mut decision, 9, other);
+        let seen = |decision: &Decision<'_>| {
+            let claims = decision.claims();
+            (claims.highest("billing", 1), claims.is_finished(&key(7)), claims.is_finished(&key(9)))
+        };
+        assert_eq!(seen(&decision), (Sequence(9), true, true));
+        decision.undo(mark);
+        assert_eq!(seen(&decision), (Sequence(7), true, false));
+        assert_eq!(decision.claims().slot(&key(7)), Some(ClaimSlot::Finished(FinishedBy::First)));
+        let Some(ClaimSlot::Open(row)) = decision.claims().slot(&key(9)) else { panic!("9 is open") };
+        assert_eq!((row.token, row.standing), (other, ClaimState::Live { until: 15 }));
+        for record in overlay.take_records() {
+            state.apply(&record).unwrap();
+            overlay.remove_durable(&record);
+            assert_eq!(seen(&Decision::new(&state, &mut overlay, 5)), (Sequence(7), true, false));
+        }
+        assert!(state.tables.claims().is_finished("billing", 1, Sequence(7)));
+        assert_eq!(state.tables.claims().slot(&key(9)), Some(ClaimSlot::Open(row)));
+    }
+}

@@ -1,0 +1,348 @@
+//! Consumers and the offsets of groups, as the log tells them.
+//!
+//! - One fold ([`Rows::apply`]) for both the durable rows and the layer of what is not durable yet.
+//! - A consumer's `seen_at` may lag behind its polls by up to [`ConsumerEntry::unrecorded_millis`]. So by the log alone it
+//!   is surely gone only at its [`ConsumerEntry::deadline`], which allows for that.
+//! - Group offsets outlive the consumers that committed them.
+//!
+//! When a consumer was really seen last is known to who serves its polls (`crate::consumers`), not here.
+
+mod overlay;
+
+pub use overlay::DecidedConsumers;
+pub(in crate::ledger) use overlay::{ConsumersOverlay, ConsumersOverlayWriter};
+
+use crate::ledger::facts::entry::Entry;
+use contract::{Consumer, IdPattern, Offset, Timestamp, TopicId};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// Consumers and groups by name.
+#[derive(Default)]
+pub struct ConsumerRows {
+    consumers: BTreeMap<Uuid, ConsumerRow>,
+    /// Consumers by the time they are gone, to find those that are.
+    deadlines: BTreeSet<(i64, Uuid)>,
+    groups: BTreeMap<String, GroupRow>,
+    /// How many offsets all groups have.
+    offsets: usize,
+}
+
+/// A consumer as the log knows it.
+#[derive(Debug, Clone)]
+pub struct ConsumerRow {
+    /// As it was made.
+    pub consumer: Arc<Consumer>,
+    /// When it was last recorded as seen, in milliseconds.
+    pub seen_at: i64,
+}
+
+/// Who belongs to a group, and how far it has come.
+#[derive(Debug, Default)]
+pub struct GroupRow {
+    /// By topic.
+    pub offsets: BTreeMap<TopicId, Offset>,
+    /// Its consumers, some of which may have expired.
+    pub members: BTreeSet<Uuid>,
+    /// By topic, what its last consumer wanted. It outlives the consumer: how much there is to do does not change when
+    /// nobody reads.
+    pub filters: BTreeMap<TopicId, ConsumerFilter>,
+    /// When the log last said something of it, in milliseconds.
+    pub active_at: i64,
+}
+
+/// Which events of a topic a group wants, as its consumers spell it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConsumerFilter {
+    /// Event types; empty: any.
+    pub types: Vec<IdPattern>,
+    /// Subject types; empty: any.
+    pub subject_types: Vec<IdPattern>,
+    /// A CEL expression.
+    pub cel: Option<String>,
+}
+
+impl ConsumerFilter {
+    /// What a consumer wants.
+    #[must_use]
+    pub fn of(consumer: &Consumer) -> Self {
+        let Consumer { types, subject_types, cel, .. } = consumer.clone();
+        Self { types, subject_types, cel }
+    }
+
+    /// Whether it takes every event.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.types.is_empty() && self.subject_types.is_empty() && self.cel.is_none()
+    }
+}
+
+/// Whose offset: a group's, in a topic.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct GroupKey {
+    /// The group.
+    pub group: String,
+    /// The topic.
+    pub topic: TopicId,
+}
+
+impl ConsumerRow {
+    /// A consumer just made.
+    fn new(consumer: Consumer) -> Self {
+        Self { seen_at: consumer.last_seen_at.millis(), consumer: Arc::new(consumer) }
+    }
+
+    /// How long it lives without being seen, in milliseconds.
+    #[must_use]
+    pub fn session_millis(&self) -> i64 {
+        self.consumer.session_timeout.millis()
+    }
+
+    /// The longest it may be seen without that being recorded, in milliseconds.
+    #[must_use]
+    pub fn unrecorded_millis(&self) -> i64 {
+        self.session_millis() / 3
+    }
+
+    /// Whether being seen at `now` must be recorded.
+    #[must_use]
+    pub fn is_due(&self, now: i64) -> bool {
+        now.saturating_sub(self.seen_at) >= self.unrecorded_millis()
+    }
+
+    /// When it is gone, whatever else was seen of it.
+    #[must_use]
+    pub fn deadline(&self) -> i64 {
+        self.seen_at.saturating_add(self.session_millis()).saturating_add(self.unrecorded_millis())
+    }
+}
+
+impl ConsumerRows {
+    /// One consumer, perhaps expired.
+    #[must_use]
+    pub fn consumer(&self, id: Uuid) -> Option<&ConsumerRow> {
+        self.consumers.get(&id)
+    }
+
+    /// Consumers in order of their ids.
+    pub fn consumers(&self) -> impl DoubleEndedIterator<Item = &ConsumerRow> {
+        self.consumers.values()
+    }
+
+    /// A group's consumers in order of their ids.
+    pub fn members(&self, group: &str) -> impl DoubleEndedIterator<Item = &ConsumerRow> {
+        let members = self.groups.get(group).map(|group| group.members.iter());
+        members.into_iter().flatten().filter_map(|id| self.consumers.get(id))
+    }
+
+    /// Groups in order of their names.
+    pub fn groups(&self) -> impl DoubleEndedIterator<Item = (&str, &GroupRow)> {
+        self.groups.iter().map(|(name, group)| (name.as_str(), group))
+    }
+
+    /// One group.
+    #[must_use]
+    pub fn group(&self, name: &str) -> Option<&GroupRow> {
+        self.groups.get(name)
+    }
+
+    /// When the next consumer is gone, if none is seen before, in milliseconds.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<i64> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// Consumers whose deadline has passed, the longest gone first.
+    pub fn overdue(&self, now: i64) -> impl Iterator<Item = Uuid> {
+        self.deadlines.iter().take_while(move |(deadline, _)| *deadline <= now).map(|(_, id)| *id)
+    }
+
+    pub(in crate::ledger) fn snapshot(&self) -> ConsumersSnapshot {
+        let as_recorded = |entry: &ConsumerRow| {
+            let last_seen_at = Timestamp::from_millis(entry.seen_at);
+            Consumer { last_seen_at, ..Consumer::clone(&entry.consumer) }
+        };
+        let offsets = self.groups.iter().flat_map(|(group, GroupRow { offsets, .. })| {
+            offsets.iter().map(|(topic, offset)| (group.clone(), topic.clone(), *offset))
+        });
+        let groups = self.groups.iter().map(|(name, group)| GroupSnapshot {
+            name: name.clone(),
+            filters: group.filters.clone().into_iter().collect(),
+            active_at: group.active_at,
+        });
+        ConsumersSnapshot {
+            consumers: self.consumers.values().map(as_recorded).collect(),
+            offsets: offsets.collect(),
+            groups: groups.collect(),
+        }
+    }
+}
+
+/// Consumers and offsets in a checkpoint.
+#[derive(Serialize, Deserialize)]
+pub(in crate::ledger) struct ConsumersSnapshot {
+    /// As they were last recorded.
+    consumers: Vec<Consumer>,
+    offsets: Vec<(String, TopicId, Offset)>,
+    groups: Vec<GroupSnapshot>,
+}
+
+/// What else is known of a group, in a checkpoint.
+#[derive(Serialize, Deserialize)]
+struct GroupSnapshot {
+    name: String,
+    filters: Vec<(TopicId, ConsumerFilter)>,
+    active_at: i64,
+}
+
+impl From<ConsumersSnapshot> for ConsumerRows {
+    fn from(snapshot: ConsumersSnapshot) -> Self {
+        let mut readers = Self::default();
+        for consumer in snapshot.consumers {
+            readers.put_consumer(consumer.id, Some(ConsumerRow::new(consumer)));
+        }
+        for (group, topic, offset) in snapshot.offsets {
+            readers.put_offset(GroupKey { group, topic }, Some(offset));
+        }
+        for GroupSnapshot { name, filters, active_at } in snapshot.groups {
+            if let Some(group) = readers.groups.get_mut(&name) {
+                (group.filters, group.active_at) = (filters.into_iter().collect(), active_at);
+            }
+        }
+        readers
+    }
+}
+
+/// Where facts about consumers and groups are folded.
+pub(in crate::ledger) trait ConsumersFold {
+    fn known(&self, id: Uuid) -> Option<ConsumerRow>;
+    fn put_consumer(&mut self, id: Uuid, entry: Option<ConsumerRow>);
+    fn put_offset(&mut self, key: GroupKey, offset: Option<Offset>);
+    /// The topics a group has an offset in.
+    fn offsets_of(&self, group: &str) -> Vec<TopicId>;
+    /// The log says something of a group at `time`.
+    fn touch(&mut self, group: &str, time: i64);
+
+    /// Takes in one fact stored at `time`. Total: a fact about an unknown consumer, or something else, changes nothing.
+    fn apply(&mut self, entry: &Entry, time: i64) {
+        match entry {
+            Entry::ConsumerCreated { consumer } => {
+                self.put_consumer(consumer.id, Some(ConsumerRow::new(consumer.clone())));
+                self.touch(&consumer.consumer_group, time);
+            }
+            Entry::ConsumerSeen { id } => {
+                if let Some(known) = self.known(*id) {
+                    self.touch(&known.consumer.consumer_group, time);
+                    self.put_consumer(*id, Some(ConsumerRow { seen_at: time, ..known }));
+                }
+            }
+            Entry::ConsumerDeleted { id } => self.put_consumer(*id, None),
+            Entry::ConsumersExpired { ids } => ids.iter().for_each(|id| self.put_consumer(*id, None)),
+            Entry::OffsetCommitted { group, topic, offset } | Entry::OffsetReset { group, topic, offset } => {
+                self.put_offset(GroupKey { group: group.clone(), topic: topic.clone() }, Some(*offset));
+                self.touch(group, time);
+            }
+            Entry::HandlerDeleted { name, topics } => self.drop_offsets(name, topics.clone()),
+            Entry::GroupDeleted { group, .. } => self.drop_offsets(group, self.offsets_of(group)),
+            Entry::TopicDeleted { topic, .. } => self.drop_topic(topic),
+            _ => (),
+        }
+    }
+
+    /// Drops every group's offset in a topic. Only durable rows do: nobody finds a topic of this name before the fact is
+    /// durable.
+    fn drop_topic(&mut self, _topic: &TopicId) {}
+
+    fn drop_offsets(&mut self, group: &str, topics: Vec<TopicId>) {
+        for topic in topics {
+            self.put_offset(GroupKey { group: group.to_owned(), topic }, None);
+        }
+    }
+}
+
+impl ConsumersFold for ConsumerRows {
+    fn known(&self, id: Uuid) -> Option<ConsumerRow> {
+        self.consumers.get(&id).cloned()
+    }
+
+    fn put_consumer(&mut self, id: Uuid, entry: Option<ConsumerRow>) {
+        if let Some(before) = self.consumers.remove(&id) {
+            self.deadlines.remove(&(before.deadline(), id));
+            if entry.is_none() {
+                self.leave(&before.consumer.consumer_group, id);
+            }
+        }
+        let Some(entry) = entry else { return };
+        self.deadlines.insert((entry.deadline(), id));
+        self.join(&entry.consumer, id);
+        self.consumers.insert(id, entry);
+    }
+
+    fn put_offset(&mut self, GroupKey { group, topic }: GroupKey, offset: Option<Offset>) {
+        match offset {
+            Some(offset) => {
+                let before = self.groups.entry(group).or_default().offsets.insert(topic, offset);
+                self.offsets += usize::from(before.is_none());
+            }
+            None => {
+                let Some(known) = self.groups.get_mut(&group) else { return };
+                self.offsets -= usize::from(known.offsets.remove(&topic).is_some());
+                if !known.members.iter().any(|id| self.consumers.get(id).is_some_and(|it| it.consumer.topic == topic)) {
+                    known.filters.remove(&topic);
+                }
+                self.drop_if_empty(&group);
+            }
+        }
+    }
+
+    fn offsets_of(&self, group: &str) -> Vec<TopicId> {
+        self.groups.get(group).map(|known| known.offsets.keys().cloned().collect()).unwrap_or_default()
+    }
+
+    fn drop_topic(&mut self, topic: &TopicId) {
+        let knows = |group: &GroupRow| group.offsets.contains_key(topic) || group.filters.contains_key(topic);
+        let groups: Vec<_> = self.groups().filter(|(_, group)| knows(group)).map(|(name, _)| name.to_owned()).collect();
+        for group in groups {
+            self.put_offset(GroupKey { group, topic: topic.clone() }, None);
+        }
+    }
+
+    fn touch(&mut self, group: &str, time: i64) {
+        if let Some(known) = self.groups.get_mut(group) {
+            known.active_at = known.active_at.max(time);
+        }
+    }
+}
+
+impl ConsumerRows {
+    fn join(&mut self, consumer: &Consumer, id: Uuid) {
+        let known = match self.groups.get_mut(&consumer.consumer_group) {
+            Some(known) => known,
+            None => self.groups.entry(consumer.consumer_group.clone()).or_default(),
+        };
+        if known.members.insert(id) {
+            known.filters.insert(consumer.topic.clone(), ConsumerFilter::of(consumer));
+        }
+    }
+
+    fn leave(&mut self, group: &str, id: Uuid) {
+        if let Some(known) = self.groups.get_mut(group) {
+            known.members.remove(&id);
+        }
+        self.drop_if_empty(group);
+    }
+
+    /// A group without members and offsets is none.
+    fn drop_if_empty(&mut self, group: &str) {
+        if self.groups.get(group).is_some_and(|known| known.members.is_empty() && known.offsets.is_empty()) {
+            self.groups.remove(group);
+        }
+    }
+
+    fn offset(&self, key: &GroupKey) -> Option<Offset> {
+        self.groups.get(&key.group)?.offsets.get(&key.topic).copied()
+    }
+}

@@ -1,0 +1,286 @@
+//! A lane: how far one subscription, one replay, or the tasks of a log have come.
+//!
+//! - A job is a number in a lane. What is settled is one number, and bits above it; only jobs that deviate are rows.
+//! - Rows may stand below what is settled: a job that failed holds its group, never the lane.
+
+use crate::ledger::state::bitmap::{from_text, to_text};
+use contract::{FencingToken, JobAttempt, JobDeferral, Sequence, Timestamp, limits};
+use roaring::RoaringTreemap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use uuid::Uuid;
+
+use super::history::PastFilter;
+use crate::ledger::facts::dispatch::DeliveredJob;
+
+/// A job that is not over and has a story.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobRow {
+    /// The event's id, or the task's.
+    pub event: Uuid,
+    /// How it stands.
+    pub standing: JobState,
+    /// Attempts that count, since a person last wanted it tried again.
+    pub spent: u32,
+    /// All attempts there ever were.
+    pub tried: u32,
+    /// What was tried, the last ones.
+    pub attempts: Vec<JobAttempt>,
+    /// Since when it is a row, in milliseconds.
+    pub since: i64,
+    /// That the receiver put it off, since the last attempt that counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deferred: Option<JobDeferral>,
+    /// Since when it ages, in milliseconds, if a person had it tried again; else since its event arrived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aged_from: Option<i64>,
+}
+
+/// How such a job stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum JobState {
+    /// It is due then, in milliseconds: its last try failed, or the receiver wants it later.
+    Waiting {
+        /// In milliseconds.
+        until: i64,
+    },
+    /// It was given up.
+    Dead {
+        /// The dead letter, if it became one.
+        letter: Option<Uuid>,
+        /// Because it reached its maximum age.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        expired: bool,
+    },
+}
+
+/// How a job came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobEnd {
+    /// It was delivered, or need not be.
+    Completed,
+    /// Somebody called it off.
+    Cancelled,
+    /// Its event was removed before it was delivered. Older logs: it reached its maximum age.
+    Expired,
+}
+
+/// What is known of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JobSlot {
+    /// It is not over.
+    Open(JobRow),
+    /// It is.
+    Ended(JobEnd),
+}
+
+impl JobRow {
+    pub(super) const fn new(event: Uuid, since: i64) -> Self {
+        let standing = JobState::Waiting { until: since };
+        Self { event, standing, spent: 0, tried: 0, attempts: Vec::new(), since, deferred: None, aged_from: None }
+    }
+
+    /// A person wants it tried again: from now on with all its attempts, and a new age.
+    pub(super) fn restart(&mut self, now: i64) {
+        self.standing = JobState::Waiting { until: now };
+        self.spent = 0;
+        self.deferred = None;
+        self.aged_from = Some(now);
+    }
+
+    /// The receiver put it off.
+    pub(super) fn defer(&mut self, at: i64, until: i64, reason: Option<&str>) {
+        let count = self.deferred.as_ref().map_or(0, |deferred| deferred.count).saturating_add(1);
+        self.standing = JobState::Waiting { until };
+        self.deferred = Some(JobDeferral {
+            count,
+            reason: reason.unwrap_or_default().to_owned(),
+            at: Timestamp::from_millis(at),
+            until: Timestamp::from_millis(until),
+        });
+    }
+
+    pub(super) fn tried(&mut self, attempt: JobAttempt, counts: bool) {
+        self.tried = attempt.number;
+        self.deferred = None;
+        self.spent = self.spent.saturating_add(u32::from(counts));
+        if self.attempts.len() >= limits::ATTEMPTS_KEPT {
+            self.attempts.remove(0);
+        }
+        if let Some(response) = self.attempts.last_mut().and_then(|last| last.response.as_mut()) {
+            response.truncate(response.floor_char_boundary(limits::EARLIER_RESPONSE_BYTES_KEPT));
+            response.shrink_to_fit();
+        }
+        // There may be many such jobs, and few with many attempts.
+        self.attempts.reserve_exact(1);
+        self.attempts.push(attempt);
+    }
+}
+
+impl DeliveredJob {
+    /// The attempt that delivered it.
+    #[must_use]
+    pub fn attempt(&self) -> JobAttempt {
+        let Self(_, number, at, duration, status) = *self;
+        JobAttempt {
+            number,
+            at: Timestamp::from_millis(at),
+            duration_ms: duration.into(),
+            status: Some(status),
+            error: None,
+            response: None,
+            token: FencingToken::ZERO,
+        }
+    }
+}
+
+/// Progress and deviations.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LaneProgress {
+    /// The first job is behind this.
+    pub start: Sequence,
+    through: Sequence,
+    pub(super) done: StoredBitmap,
+    pub(super) cancelled: StoredBitmap,
+    pub(super) expired: StoredBitmap,
+    /// Shared with checkpoints that are being written.
+    pub(super) open: BTreeMap<Sequence, Arc<JobRow>>,
+    /// Jobs that had begun when the filter changed, above where the lane was settled then.
+    #[serde(default)]
+    pub(super) kept: StoredBitmap,
+    #[serde(default)]
+    pub(super) past: Vec<PastFilter>,
+    recent: VecDeque<(Sequence, Vec<JobAttempt>)>,
+}
+
+impl LaneProgress {
+    pub(super) fn behind(start: Sequence) -> Self {
+        Self { start, through: start, ..Self::default() }
+    }
+
+    /// What is known of a job; nothing: it was not reached yet.
+    #[must_use]
+    pub fn slot(&self, sequence: Sequence) -> Option<JobSlot> {
+        if let Some(row) = self.open.get(&sequence) {
+            return Some(JobSlot::Open(JobRow::clone(row)));
+        }
+        self.end(sequence).map(JobSlot::Ended)
+    }
+
+    /// How a job came to its end, if it has no row.
+    #[must_use]
+    pub fn end(&self, sequence: Sequence) -> Option<JobEnd> {
+        let n = sequence.get();
+        if self.cancelled.0.contains(n) {
+            Some(JobEnd::Cancelled)
+        } else if self.expired.0.contains(n) {
+            Some(JobEnd::Expired)
+        } else {
+            (sequence <= self.through || self.done.0.contains(n)).then_some(JobEnd::Completed)
+        }
+    }
+
+    /// Whether a job needs nothing more.
+    #[must_use]
+    pub fn is_ended(&self, sequence: Sequence) -> bool {
+        !self.open.contains_key(&sequence) && self.end(sequence).is_some()
+    }
+
+    /// Everything up to here is over, or a row.
+    #[must_use]
+    pub const fn recorded_through(&self) -> Sequence {
+        self.through
+    }
+
+    /// Jobs with a story, in order.
+    pub fn open(&self) -> impl Iterator<Item = (Sequence, &JobRow)> {
+        self.open.iter().map(|(sequence, row)| (*sequence, &**row))
+    }
+
+    /// How many of them there are.
+    #[must_use]
+    pub fn open_count(&self) -> usize {
+        self.open.len()
+    }
+
+    /// What is remembered of the attempts of a job that is completed.
+    #[must_use]
+    pub fn recent(&self, sequence: Sequence) -> Vec<JobAttempt> {
+        let found = self.recent.iter().rev().find(|(known, _)| *known == sequence);
+        found.map(|(_, attempts)| attempts.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn put(&mut self, sequence: Sequence, slot: JobSlot) {
+        let n = sequence.get();
+        self.cancelled.0.remove(n);
+        self.expired.0.remove(n);
+        match slot {
+            JobSlot::Open(row) => {
+                self.done.0.remove(n);
+                self.open.insert(sequence, Arc::new(row));
+            }
+            JobSlot::Ended(end) => {
+                if let Some(row) = self.open.remove(&sequence) {
+                    self.remember(sequence, Arc::unwrap_or_clone(row).attempts);
+                }
+                match end {
+                    JobEnd::Completed => self.keep_delivered(sequence),
+                    JobEnd::Cancelled => drop(self.cancelled.0.insert(n)),
+                    JobEnd::Expired => drop(self.expired.0.insert(n)),
+                }
+                if sequence > self.through {
+                    self.done.0.insert(n);
+                }
+            }
+        }
+    }
+
+    /// The attempt that delivered a job, beside those before it.
+    pub(super) fn remember(&mut self, sequence: Sequence, attempts: Vec<JobAttempt>) {
+        match self.recent.iter_mut().find(|(known, _)| *known == sequence) {
+            Some((_, known)) => known.extend(attempts),
+            None => self.recent.push_back((sequence, attempts)),
+        }
+        if self.recent.len() > limits::COMPLETED_JOBS_KEPT {
+            self.recent.pop_front();
+        }
+    }
+
+    pub(super) fn settle(&mut self, through: Sequence) {
+        if through > self.through {
+            self.through = through;
+            self.done.0.remove_range(..=through.get());
+        }
+    }
+
+    /// Events up to here are gone: what would have delivered them goes too, but for what a person should look at.
+    pub(super) fn trim(&mut self, through: Sequence) {
+        self.settle(through);
+        self.forget_history(through);
+        let is_dead = |row: &JobRow| matches!(row.standing, JobState::Dead { .. });
+        self.open.retain(|sequence, row| *sequence > through || is_dead(row));
+        self.cancelled.0.remove_range(..=through.get());
+        self.expired.0.remove_range(..=through.get());
+    }
+}
+
+/// Bits that can be written down.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct StoredBitmap(pub(super) RoaringTreemap);
+
+impl Serialize for StoredBitmap {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&to_text(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for StoredBitmap {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        from_text(&text).map(Self).ok_or_else(|| de::Error::custom("bad bits"))
+    }
+}

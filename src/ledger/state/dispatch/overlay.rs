@@ -1,0 +1,244 @@
+//! Dispatch as a decision sees it: durable rows, and over them what was decided since.
+
+use super::fold::DispatchFold;
+use super::lane::JobSlot;
+use super::{DispatchLease, DispatchRows, JobKey, ReplayRow, SubscriptionRow, TaskRow};
+use crate::ledger::decide::overlay_map::OverlayMap;
+use contract::{Error, PauseDetails, Pool, Position, Result, Sequence, limits};
+use std::collections::BTreeSet;
+use std::sync::RwLockReadGuard;
+use uuid::Uuid;
+
+/// What was decided about dispatch and is not durable yet.
+#[derive(Default)]
+pub(in crate::ledger) struct DispatchOverlay {
+    subscriptions: OverlayMap<Uuid, SubscriptionRow>,
+    codes: OverlayMap<String, Uuid>,
+    slots: OverlayMap<JobKey, JobSlot>,
+    pools: OverlayMap<String, Pool>,
+    tasks: OverlayMap<Uuid, TaskRow>,
+    last_task: OverlayMap<(), Sequence>,
+    replays: OverlayMap<Uuid, ReplayRow>,
+    lease: OverlayMap<(), DispatchLease>,
+    paused: OverlayMap<(), PauseDetails>,
+}
+
+macro_rules! each_layer {
+    ($self:ident.$verb:ident($at:ident)) => {
+        $self.subscriptions.$verb($at);
+        $self.codes.$verb($at);
+        $self.slots.$verb($at);
+        $self.pools.$verb($at);
+        $self.tasks.$verb($at);
+        $self.last_task.$verb($at);
+        $self.replays.$verb($at);
+        $self.lease.$verb($at);
+        $self.paused.$verb($at);
+    };
+}
+
+impl DispatchOverlay {
+    pub(in crate::ledger) fn undo(&mut self, after: Position) {
+        each_layer!(self.undo(after));
+    }
+
+    pub(in crate::ledger) fn settle(&mut self, through: Position) {
+        each_layer!(self.settle(through));
+    }
+
+    fn subscription(&self, durable: &DispatchRows, id: Uuid) -> Option<SubscriptionRow> {
+        match self.subscriptions.get(&id) {
+            Some(decided) => decided.cloned(),
+            None => durable.subscription(id).cloned(),
+        }
+    }
+
+    fn slot(&self, durable: &DispatchRows, key: JobKey) -> Option<JobSlot> {
+        match self.slots.get(&key) {
+            Some(decided) => decided.cloned(),
+            None => durable.slot(key),
+        }
+    }
+
+    fn next_task(&self, durable: &DispatchRows) -> Sequence {
+        let decided = self.last_task.get(&()).flatten().copied().unwrap_or_default();
+        durable.next_task().max(decided.next())
+    }
+}
+
+/// The layer with what it lies on, ready to take in the entry at `at`.
+pub(in crate::ledger) struct DispatchOverlayWriter<'a> {
+    pub(in crate::ledger) durable: &'a DispatchRows,
+    pub(in crate::ledger) layer: &'a mut DispatchOverlay,
+    pub(in crate::ledger) at: Position,
+}
+
+impl DispatchFold for DispatchOverlayWriter<'_> {
+    fn known(&self, id: Uuid) -> Option<SubscriptionRow> {
+        self.layer.subscription(self.durable, id)
+    }
+
+    fn put_subscription(&mut self, row: SubscriptionRow, _: Option<Sequence>) {
+        self.layer.codes.set(self.at, row.definition.code.clone(), Some(row.id));
+        self.layer.subscriptions.set(self.at, row.id, Some(row));
+    }
+
+    fn drop_subscription(&mut self, row: &SubscriptionRow) {
+        self.layer.codes.set(self.at, row.definition.code.clone(), None);
+        self.layer.subscriptions.set(self.at, row.id, None);
+    }
+
+    fn slot(&self, key: JobKey) -> Option<JobSlot> {
+        self.layer.slot(self.durable, key)
+    }
+
+    fn put_slot(&mut self, key: JobKey, slot: JobSlot) {
+        self.layer.slots.set(self.at, key, Some(slot));
+    }
+
+    fn put_pool(&mut self, code: &str, pool: Option<Pool>) {
+        self.layer.pools.set(self.at, code.to_owned(), pool);
+    }
+
+    fn next_task(&self) -> Sequence {
+        self.layer.next_task(self.durable)
+    }
+
+    fn put_task(&mut self, row: TaskRow) {
+        self.layer.last_task.set(self.at, (), Some(row.number));
+        self.layer.tasks.set(self.at, row.id, Some(row));
+    }
+
+    fn put_replay(&mut self, id: Uuid, row: ReplayRow, _: Sequence) {
+        self.layer.replays.set(self.at, id, Some(row));
+    }
+
+    fn put_lease(&mut self, lease: DispatchLease) {
+        self.layer.lease.set(self.at, (), Some(lease));
+    }
+
+    fn put_pause(&mut self, pause: Option<PauseDetails>) {
+        self.layer.paused.set(self.at, (), pause);
+    }
+}
+
+/// Dispatch as a decision sees it: durable or decided.
+pub struct DecidedDispatch<'a> {
+    pub(in crate::ledger) durable: RwLockReadGuard<'a, DispatchRows>,
+    pub(in crate::ledger) layer: &'a DispatchOverlay,
+}
+
+impl DecidedDispatch<'_> {
+    /// A subscription.
+    pub fn subscription_row(&self, id: Uuid) -> Result<SubscriptionRow> {
+        self.layer.subscription(&self.durable, id).ok_or_else(|| Error::not_found("subscription"))
+    }
+
+    /// Which subscription has this code.
+    #[must_use]
+    pub fn by_code(&self, code: &str) -> Option<Uuid> {
+        match self.layer.codes.get(&code.to_owned()) {
+            Some(decided) => decided.copied(),
+            None => self.durable.by_code(code).map(|row| row.id),
+        }
+    }
+
+    /// The subscriptions to a topic.
+    #[must_use]
+    pub fn of_topic(&self, number: u32) -> Vec<SubscriptionRow> {
+        let durable = self.durable.subscriptions().filter(|row| self.layer.subscriptions.get(&row.id).is_none());
+        let decided = self.layer.subscriptions.iter().map(|(_, row)| row);
+        durable.chain(decided).filter(|row| row.number == number).cloned().collect()
+    }
+
+    /// What is known of a job.
+    #[must_use]
+    pub fn slot(&self, key: JobKey) -> Option<JobSlot> {
+        self.layer.slot(&self.durable, key)
+    }
+
+    /// A pool.
+    #[must_use]
+    pub fn pool(&self, code: &str) -> Option<Pool> {
+        match self.layer.pools.get(&code.to_owned()) {
+            Some(decided) => decided.cloned(),
+            None => self.durable.pool(code).cloned(),
+        }
+    }
+
+    /// What uses a pool: the codes of subscriptions, and the number of tasks that are not over.
+    #[must_use]
+    pub fn pool_users(&self, pool: &str) -> (BTreeSet<String>, usize) {
+        let decided = self.layer.subscriptions.iter().map(|(_, row)| row);
+        let durable = self.durable.subscriptions().filter(|row| self.layer.subscriptions.get(&row.id).is_none());
+        let subscriptions = durable.chain(decided).filter(|row| row.definition.pool.as_deref() == Some(pool));
+        let is_open = |row: &&TaskRow| {
+            let key = JobKey { lane: super::TASKS, sequence: row.number };
+            row.task.pool.as_deref() == Some(pool) && !matches!(self.slot(key), Some(JobSlot::Ended(_)))
+        };
+        let durable = self.durable.tasks().filter(|row| self.layer.tasks.get(&row.id).is_none());
+        let tasks = durable.chain(self.layer.tasks.iter().map(|(_, row)| row)).filter(is_open).count();
+        (subscriptions.map(|row| row.definition.code.clone()).collect(), tasks)
+    }
+
+    /// A task.
+    #[must_use]
+    pub fn task(&self, id: Uuid) -> Option<TaskRow> {
+        match self.layer.tasks.get(&id) {
+            Some(decided) => decided.cloned(),
+            None => self.durable.task(id).cloned(),
+        }
+    }
+
+    /// Whether a lane is one: of a subscription, a replay that is not over, or the tasks.
+    #[must_use]
+    pub fn has_lane(&self, lane: Uuid) -> bool {
+        let replays_of = |id: Uuid| match self.layer.replays.get(&lane) {
+            Some(decided) => decided.is_some_and(|row| row.subscription == id),
+            None => self.durable.replay(lane).is_some_and(|row| row.subscription == id),
+        };
+        lane == super::TASKS
+            || self.subscription_row(lane).is_ok()
+            || self.durable.replay(lane).is_some_and(|row| self.subscription_row(row.subscription).is_ok())
+            || self.layer.replays.get(&lane).flatten().is_some_and(|row| replays_of(row.subscription))
+    }
+
+    /// Who dispatches.
+    #[must_use]
+    pub fn lease(&self) -> Option<DispatchLease> {
+        self.layer.lease.get(&()).flatten().copied().or_else(|| self.durable.lease())
+    }
+
+    /// Whether nothing of this log is delivered.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        match self.layer.paused.get(&()) {
+            Some(decided) => decided.is_some(),
+            None => self.durable.paused().is_some(),
+        }
+    }
+
+    /// Whether there may be one more subscription. What is not durable yet may go beyond it.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.durable.subscriptions.len() < limits::SUBSCRIPTIONS_MAX
+    }
+
+    /// The same for pools.
+    #[must_use]
+    pub fn has_room_for_pools(&self) -> bool {
+        self.durable.pools.len() < limits::POOLS_MAX
+    }
+
+    /// The same for tasks that are not over.
+    #[must_use]
+    pub fn has_room_for_tasks(&self) -> bool {
+        self.durable.tasks.len().saturating_sub(self.durable.tasks_over.len()) < limits::TASKS_MAX
+    }
+
+    /// The same for replays of a subscription.
+    #[must_use]
+    pub fn has_room_for_replays(&self, subscription: Uuid) -> bool {
+        self.durable.replays.values().filter(|row| row.subscription == subscription).count() < limits::REPLAYS_MAX
+    }
+}

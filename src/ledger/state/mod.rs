@@ -1,0 +1,334 @@
+//! The fold: what the log amounts to, record by record.
+//!
+//! - `apply` takes whatever was once decided, for ever. What only a newer version understands it refuses, unchanged.
+//! - State only ever holds what is durable; what is still being written is [`crate::ledger::decide::decision`]'s overlay.
+//! - State is a cache with a position. It can be stored, dropped and rebuilt.
+
+pub(super) mod bitmap;
+pub(super) mod catch_up;
+pub(super) mod claims;
+pub(super) mod consumers;
+pub(super) mod dead_letters;
+pub(super) mod dispatch;
+pub(super) mod projections;
+pub(super) mod registry;
+pub(super) mod snapshot;
+pub(super) mod tables;
+pub(super) mod type_tag;
+
+use crate::ledger::decide::idempotency;
+use crate::ledger::disk::row_codec::{AggregateHead, IdempotencyRow};
+use crate::ledger::disk::table::DiskTables;
+use crate::ledger::facts::carried_rows::CarriedRows;
+use crate::ledger::facts::carried_state::CarriedPieces;
+use crate::ledger::facts::entry::{self, Entry, EntryConcern};
+use crate::ledger::reclaim::usage::EntryUsage;
+use bytes::Bytes;
+use contract::{Error, Kind, Position, Result, Sequence};
+use log::{EventFacets, LogError, Record, RecordHeader, TopicNumber};
+use registry::Registry;
+use std::io;
+use std::sync::{Arc, OnceLock};
+use tables::StateTables;
+
+/// What the log amounts to, through one position.
+pub struct LedgerState {
+    /// Folded through here.
+    pub(super) position: Position,
+    /// The last record's time, in milliseconds.
+    pub(super) time: i64,
+    pub(super) registry: Arc<Registry>,
+    /// Last sequence by topic number; 0 is the ledger's own.
+    pub(super) tails: Vec<Sequence>,
+    /// How far each topic's beginning was let go, by topic number: what outlives it is in the log.
+    pub(super) trimmed: Vec<Sequence>,
+    /// What changes row by row; everybody reads it where it stands.
+    pub(super) tables: Arc<StateTables>,
+    pub(super) disk_tables: DiskTables,
+    /// How long the keys of kept answers live, in milliseconds.
+    pub(super) answers_millis: i64,
+    /// The last record: a checkpoint, and whether the log still is what it was, are known by it.
+    pub(super) last: LastRecord,
+    /// Facts of a newer version were skipped.
+    pub(super) has_skipped: bool,
+    /// Parts that come in pieces, and are not whole yet.
+    pub(super) carrying: CarriedPieces,
+    /// What the entries in the log take up.
+    pub(super) usage: EntryUsage,
+    /// Entries up to here are in everything but the tables already, from a snapshot in the log, though `position` is
+    /// still before it. Zero otherwise.
+    pub(super) facts_through: Position,
+    /// Set once a table turned out to be unreadable; nothing can be decided on half a memory.
+    pub(super) table_failure: OnceLock<Error>,
+}
+
+/// What is known of the last record.
+#[derive(Debug, Default)]
+pub(super) struct LastRecord {
+    pub(super) time: i64,
+    pub(super) topic: TopicNumber,
+    pub(super) sequence: Sequence,
+    pub(super) body: LastBody,
+}
+
+/// Its body, or what a checkpoint knows of that.
+#[derive(Debug)]
+pub(super) enum LastBody {
+    /// All of it. The checksum is computed where it is needed, not for every record.
+    Known(Bytes),
+    /// Its CRC32C.
+    Crc(u32),
+}
+
+impl LastBody {
+    pub(super) fn crc(&self) -> u32 {
+        match self {
+            Self::Known(body) => crc32c::crc32c(body),
+            Self::Crc(crc) => *crc,
+        }
+    }
+}
+
+impl Default for LastBody {
+    fn default() -> Self {
+        Self::Known(Bytes::new())
+    }
+}
+
+impl LedgerState {
+    /// Nothing has happened yet.
+    pub fn new(tables: DiskTables) -> Self {
+        Self {
+            position: Position::ZERO,
+            time: 0,
+            registry: Arc::default(),
+            tails: Vec::new(),
+            trimmed: Vec::new(),
+            tables: Arc::default(),
+            disk_tables: tables,
+            answers_millis: 0,
+            last: LastRecord::default(),
+            has_skipped: false,
+            carrying: CarriedPieces::default(),
+            usage: EntryUsage::default(),
+            facts_through: Position::ZERO,
+            table_failure: OnceLock::new(),
+        }
+    }
+
+    /// Folded through here.
+    #[must_use]
+    pub const fn position(&self) -> Position {
+        self.position
+    }
+
+    /// What is registered.
+    #[must_use]
+    pub const fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    /// A topic's last sequence.
+    #[must_use]
+    pub fn tail(&self, topic: TopicNumber) -> Sequence {
+        self.tails.get(topic.0 as usize).copied().unwrap_or_default()
+    }
+
+    /// How far a topic's beginning was let go: what must outlive it was written before. The engine may still hold it.
+    #[must_use]
+    pub fn trimmed(&self, topic: TopicNumber) -> Sequence {
+        self.trimmed.get(topic.0 as usize).copied().unwrap_or_default()
+    }
+
+    /// Rows of the tables that are in RAM alone.
+    #[must_use]
+    pub fn dirty_rows(&self) -> usize {
+        self.disk_tables.heads.dirty_rows() + self.disk_tables.keys.dirty_rows()
+    }
+
+    /// Where an aggregate stands.
+    pub fn head(&self, aggregate: u128) -> Result<Option<AggregateHead>> {
+        let row = self.disk_tables.heads.get(aggregate).map_err(|cause| self.table_failed(cause))?;
+        Ok(row.map(AggregateHead::decode))
+    }
+
+    /// The event stored, or the answer kept, under this idempotency key, however long ago.
+    pub fn stored_key(&self, key: u128) -> Result<Option<IdempotencyRow>> {
+        let row = self.disk_tables.keys.get(key).map_err(|cause| self.table_failed(cause))?;
+        Ok(row.map(IdempotencyRow::decode))
+    }
+
+    /// Takes in the next record. One that this version cannot read changes nothing.
+    pub fn apply(&mut self, record: &Record) -> Result<(), LogError> {
+        let RecordHeader { position, topic, sequence, time, facets, .. } = record.header;
+        let entry = match facets {
+            Some(_) => None,
+            None => Entry::of(record)?,
+        };
+        let carried = match &entry {
+            Some(Entry::PartsCarried { piece, of, text }) if position > self.facts_through => {
+                self.carrying.add(*piece, *of, text)
+            }
+            _ => Ok(None),
+        };
+        let unsupported = |cause| LogError::Unsupported { position, reason: entry::unreadable("partsCarried", &cause) };
+        let carried = carried.map_err(unsupported)?;
+        self.position = position;
+        self.time = self.time.max(time);
+        self.last = LastRecord { time, topic, sequence, body: LastBody::Known(record.body.clone()) };
+        if position <= self.facts_through {
+            self.apply_to_tables(entry, &record.header);
+            return Ok(());
+        }
+        self.facts_through = Position::ZERO;
+        self.set_tail(topic, sequence);
+        match (facets, entry) {
+            (Some(facets), _) => self.apply_event(&record.header, &facets),
+            (None, Some(entry)) => {
+                self.usage.apply(&entry, &record.header, record.body.len());
+                self.apply_entry(entry, &record.header);
+            }
+            (None, None) => self.has_skipped = true,
+        }
+        carried.into_iter().for_each(|parts| self.tables.replace(parts));
+        Ok(())
+    }
+
+    /// Takes in a record that everything but the tables knows of already.
+    fn apply_to_tables(&mut self, entry: Option<Entry>, header: &RecordHeader) {
+        match (header.facets, entry) {
+            (Some(facets), _) => self.apply_event(header, &facets),
+            (None, Some(Entry::HistoryCarried { carried })) => self.apply_carried(carried),
+            (None, Some(entry)) => self.apply_key(&entry, header),
+            (None, None) => (),
+        }
+    }
+
+    /// Refuses an entry that does not follow the last one: those in between were reclaimed before they were read here.
+    pub(super) fn check_gap(&self, header: &RecordHeader) -> Result<(), LogError> {
+        let is_entry = header.topic == TopicNumber::LEDGER && header.position > self.facts_through;
+        match is_entry && header.sequence > self.tail(TopicNumber::LEDGER).next() {
+            true => Err(LogError::Reclaimed(Sequence(header.sequence.get() - 1))),
+            false => Ok(()),
+        }
+    }
+
+    /// What the entries in the log take up.
+    #[must_use]
+    pub const fn usage(&self) -> &EntryUsage {
+        &self.usage
+    }
+
+    /// Whether this is the record that was applied last.
+    pub(super) fn ends_with(&self, record: &Record) -> bool {
+        let RecordHeader { position, topic, sequence, time, .. } = record.header;
+        let last = &self.last;
+        (position, topic, sequence, time) == (self.position, last.topic, last.sequence, last.time)
+            && crc32c::crc32c(&record.body) == last.body.crc()
+    }
+
+    fn apply_event(&mut self, header: &RecordHeader, facets: &EventFacets) {
+        if let Some(aggregate) = facets.aggregate {
+            let head = AggregateHead { aggregate_sequence: aggregate.sequence, sequence: header.sequence };
+            self.disk_tables.heads.put(aggregate.key, head.encode());
+        }
+        if let Some(mark) = facets.idempotency {
+            let row = IdempotencyRow { position: header.position, time: header.time, digest: mark.digest };
+            self.disk_tables.keys.put(mark.key, row.encode());
+        }
+    }
+
+    fn apply_entry(&mut self, entry: Entry, header: &RecordHeader) {
+        match entry.concern() {
+            EntryConcern::Registry => Arc::make_mut(&mut self.registry).apply(entry, *header),
+            EntryConcern::History => {
+                self.tables.apply(&entry, header);
+                self.apply_history(entry);
+            }
+            EntryConcern::Tables => self.tables.apply(&entry, header),
+            EntryConcern::Topic => self.apply_deletion(entry, header),
+            EntryConcern::Keys => self.apply_key(&entry, header),
+            // Taken in whole, when the last piece is there.
+            EntryConcern::AllTables => (),
+            EntryConcern::Usage => (),
+        }
+    }
+
+    /// A topic is gone. Its last sequence stays known until its events are removed ([`State::unremoved`]).
+    fn apply_deletion(&mut self, entry: Entry, header: &RecordHeader) {
+        self.tables.apply(&entry, header);
+        if let Entry::TopicDeleted { number, through, .. } = &entry
+            && *number > 0
+        {
+            self.set_tail(TopicNumber(*number), *through);
+        }
+        Arc::make_mut(&mut self.registry).apply(entry, *header);
+    }
+
+    /// Deleted topics whose events are not all removed yet, with their last sequences.
+    #[must_use]
+    pub fn unremoved(&self) -> Vec<(TopicNumber, Sequence)> {
+        let deleted = self.registry.deleted_numbers().map(TopicNumber);
+        let ends = deleted.map(|number| (number, self.tail(number)));
+        ends.filter(|(number, tail)| self.trimmed(*number) < *tail).collect()
+    }
+
+    fn apply_key(&mut self, entry: &Entry, header: &RecordHeader) {
+        if let Some((key, row)) = idempotency::row(entry, header.position, header.time) {
+            self.disk_tables.keys.put(key, row.encode());
+        }
+    }
+
+    fn apply_history(&mut self, entry: Entry) {
+        match entry {
+            Entry::HistoryCarried { carried } => self.apply_carried(carried),
+            Entry::TopicTrimmed { number, through } => {
+                let topic = TopicNumber(number);
+                self.set_tail(topic, through.max(self.tail(topic)));
+                let trimmed = through.max(self.trimmed(topic));
+                set(&mut self.trimmed, topic, trimmed);
+            }
+            Entry::EventsLost { number, runs } => {
+                let topic = TopicNumber(number);
+                let last = runs.iter().map(|(_, last)| *last).max().unwrap_or_default();
+                self.set_tail(topic, last.max(self.tail(topic)));
+            }
+            _ => (),
+        }
+    }
+
+    /// Rows of removed events; where the events themselves were folded, the tables know as much or more.
+    fn apply_carried(&mut self, carried: CarriedRows) {
+        for (key, head) in carried.heads {
+            if self.head(key).ok().flatten().is_none_or(|known| known.sequence < head.sequence) {
+                self.disk_tables.heads.put(key, head.encode());
+            }
+        }
+        for (key, remembered) in carried.keys {
+            if self.stored_key(key).ok().flatten().is_none_or(|known| known.position < remembered.position) {
+                self.disk_tables.keys.put(key, remembered.encode());
+            }
+        }
+    }
+
+    fn table_failed(&self, cause: io::Error) -> Error {
+        let detail = "The broker's own tables cannot be read; it rebuilds them from the log when it is opened again.";
+        let error = Error::new(Kind::Unavailable, detail).with_source(cause).with_retry_after(5);
+        self.table_failure.get_or_init(|| error).clone()
+    }
+
+    fn set_tail(&mut self, topic: TopicNumber, sequence: Sequence) {
+        set(&mut self.tails, topic, sequence);
+    }
+}
+
+/// Sets a topic's place in a list by topic number.
+fn set(list: &mut Vec<Sequence>, topic: TopicNumber, sequence: Sequence) {
+    let index = topic.0 as usize;
+    if list.len() <= index {
+        list.resize(index + 1, Sequence::ZERO);
+    }
+    if let Some(place) = list.get_mut(index) {
+        *place = sequence;
+    }
+}

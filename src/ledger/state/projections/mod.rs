@@ -1,0 +1,261 @@
+//! Projections and their checkpoints, as the log tells them.
+//!
+//! - One fold ([`Rows::apply`]) for both the durable rows and the layer of what is not durable yet.
+//! - A durable row shows its checkpoint to whoever waits for it; a row that goes ends their waiting.
+//! - A reset begins a new generation. Generations count from 1 and never go back, not even when a projection is deleted
+//!   and another one is registered under its name ([`DeletedProjections`]).
+
+pub(in crate::ledger) mod deleted_projections;
+
+use crate::ledger::decide::overlay_map::OverlayMap;
+use crate::ledger::facts::entry::Entry;
+use contract::{Error, Generation, NewProjection, Offset, Position, Result, TopicId, limits};
+use deleted_projections::DeletedProjections;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, RwLockReadGuard};
+use tokio::sync::watch;
+
+/// Projections by name.
+#[derive(Default)]
+pub struct ProjectionRows {
+    rows: BTreeMap<String, WatchedProjection>,
+    deleted: DeletedProjections,
+}
+
+/// A projection as the log knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProjectionRow {
+    /// As it was last asked for.
+    pub definition: Arc<NewProjection>,
+    /// What its view has applied.
+    pub checkpoint: Offset,
+    /// How often it was begun anew, and once more.
+    pub generation: Generation,
+    /// Where this generation begins.
+    pub start: Offset,
+    /// When it was registered, in milliseconds.
+    pub created_at: i64,
+    /// When it last changed, in milliseconds.
+    pub updated_at: i64,
+}
+
+/// A durable row, and who waits for its checkpoint.
+struct WatchedProjection {
+    entry: ProjectionRow,
+    checkpoint: watch::Sender<Offset>,
+}
+
+impl ProjectionRow {
+    /// One just registered.
+    fn new(definition: &NewProjection, time: i64) -> Self {
+        Self {
+            definition: Arc::new(definition.clone()),
+            checkpoint: Offset::ZERO,
+            generation: Generation(1),
+            start: Offset::ZERO,
+            created_at: time,
+            updated_at: time,
+        }
+    }
+}
+
+impl ProjectionRows {
+    /// One projection.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&ProjectionRow> {
+        self.rows.get(name).map(|row| &row.entry)
+    }
+
+    /// Projections in order of their names.
+    pub fn all(&self) -> impl DoubleEndedIterator<Item = (&str, &ProjectionRow)> {
+        self.rows.iter().map(|(name, row)| (name.as_str(), &row.entry))
+    }
+
+    /// A projection's checkpoint, to be waited for; it ends with the projection.
+    #[must_use]
+    pub fn checkpoint(&self, name: &str) -> Option<watch::Receiver<Offset>> {
+        self.rows.get(name).map(|row| row.checkpoint.subscribe())
+    }
+
+    /// The generation that a projection which is registered under this name must be above.
+    #[must_use]
+    pub fn last_generation(&self, name: &str) -> Generation {
+        let known = self.get(name).map_or(Generation::ZERO, |known| known.generation);
+        self.deleted.last(name).max(known)
+    }
+
+    pub(in crate::ledger) const fn deleted(&self) -> &DeletedProjections {
+        &self.deleted
+    }
+
+    pub(in crate::ledger) fn snapshot(&self) -> ProjectionsSnapshot {
+        self.all().map(|(name, entry)| (name.to_owned(), entry.clone())).collect()
+    }
+}
+
+/// Projections in a checkpoint.
+pub(in crate::ledger) type ProjectionsSnapshot = Vec<(String, ProjectionRow)>;
+
+impl From<(ProjectionsSnapshot, DeletedProjections)> for ProjectionRows {
+    fn from((snapshot, deleted): (ProjectionsSnapshot, DeletedProjections)) -> Self {
+        let mut projections = Self { deleted, ..Self::default() };
+        for (name, entry) in snapshot {
+            projections.put(&name, entry);
+        }
+        projections
+    }
+}
+
+/// Where facts about projections are folded.
+pub(in crate::ledger) trait ProjectionsFold {
+    fn known(&self, name: &str) -> Option<ProjectionRow>;
+    fn put(&mut self, name: &str, entry: ProjectionRow);
+    fn delete(&mut self, name: &str, generation: Generation);
+
+    /// Takes in one fact stored at `time`. Total: a fact about an unknown projection, or something else, changes nothing.
+    fn apply(&mut self, entry: &Entry, time: i64) {
+        match entry {
+            Entry::ProjectionPut { name, definition } => {
+                let known = self.known(name);
+                let known = known.unwrap_or_else(|| ProjectionRow::new(definition, time));
+                let definition = Arc::new(definition.clone());
+                self.put(name, ProjectionRow { definition, updated_at: time, ..known });
+            }
+            Entry::ProjectionDeleted { name } => {
+                if let Some(known) = self.known(name) {
+                    self.delete(name, known.generation);
+                }
+            }
+            Entry::CheckpointMoved { name, offset } => {
+                if let Some(known) = self.known(name) {
+                    self.put(name, ProjectionRow { checkpoint: *offset, updated_at: time, ..known });
+                }
+            }
+            Entry::ProjectionReset { name, offset, generation } => {
+                if let Some(known) = self.known(name) {
+                    let (checkpoint, start, generation) = (*offset, *offset, *generation);
+                    let begun = ProjectionRow { checkpoint, start, generation, updated_at: time, ..known };
+                    self.put(name, begun);
+                }
+            }
+            _ => (),
+        }
+    }
+}
+
+impl ProjectionsFold for ProjectionRows {
+    fn known(&self, name: &str) -> Option<ProjectionRow> {
+        self.get(name).cloned()
+    }
+
+    fn delete(&mut self, name: &str, generation: Generation) {
+        self.rows.remove(name);
+        self.deleted.add(name, generation);
+    }
+
+    fn put(&mut self, name: &str, entry: ProjectionRow) {
+        let checkpoint = entry.checkpoint;
+        match self.rows.get_mut(name) {
+            Some(row) => {
+                row.entry = entry;
+                row.checkpoint.send_if_modified(|shown| std::mem::replace(shown, checkpoint) != checkpoint);
+            }
+            None => {
+                let row = WatchedProjection { entry, checkpoint: watch::Sender::new(checkpoint) };
+                self.rows.insert(name.to_owned(), row);
+            }
+        }
+    }
+}
+
+/// Projections decided but not durable yet.
+#[derive(Default)]
+pub(in crate::ledger) struct ProjectionsOverlay {
+    rows: OverlayMap<String, ProjectionRow>,
+    /// The generations of those that are deleted.
+    deleted: OverlayMap<String, Generation>,
+}
+
+impl ProjectionsOverlay {
+    /// Takes back what entries behind `after` did.
+    pub(in crate::ledger) fn undo(&mut self, after: Position) {
+        self.rows.undo(after);
+        self.deleted.undo(after);
+    }
+
+    /// Entries up to `through` are in the rows beneath now.
+    pub(in crate::ledger) fn settle(&mut self, through: Position) {
+        self.rows.settle(through);
+        self.deleted.settle(through);
+    }
+
+    /// Whether nothing is under way.
+    #[cfg(test)]
+    pub(in crate::ledger) fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.deleted.is_empty()
+    }
+}
+
+fn known(durable: &ProjectionRows, layer: &ProjectionsOverlay, name: &str) -> Option<ProjectionRow> {
+    layer.rows.get(&name.to_owned()).unwrap_or_else(|| durable.get(name)).cloned()
+}
+
+/// The layer with what it lies on, ready to take in the entry at `at`.
+pub(in crate::ledger) struct ProjectionsOverlayWriter<'a> {
+    pub(in crate::ledger) durable: &'a ProjectionRows,
+    pub(in crate::ledger) layer: &'a mut ProjectionsOverlay,
+    pub(in crate::ledger) at: Position,
+}
+
+impl ProjectionsFold for ProjectionsOverlayWriter<'_> {
+    fn known(&self, name: &str) -> Option<ProjectionRow> {
+        known(self.durable, self.layer, name)
+    }
+
+    fn put(&mut self, name: &str, entry: ProjectionRow) {
+        self.layer.rows.set(self.at, name.to_owned(), Some(entry));
+    }
+
+    fn delete(&mut self, name: &str, generation: Generation) {
+        self.layer.rows.set(self.at, name.to_owned(), None);
+        let decided = self.layer.deleted.get(&name.to_owned()).flatten().copied().unwrap_or_default();
+        self.layer.deleted.set(self.at, name.to_owned(), Some(generation.max(decided)));
+    }
+}
+
+/// Projections as a decision sees them: durable or decided.
+pub struct DecidedProjections<'a> {
+    pub(in crate::ledger) durable: RwLockReadGuard<'a, ProjectionRows>,
+    pub(in crate::ledger) layer: &'a ProjectionsOverlay,
+}
+
+impl DecidedProjections<'_> {
+    /// One projection.
+    pub fn known(&self, name: &str) -> Result<ProjectionRow> {
+        known(&self.durable, self.layer, name).ok_or_else(|| Error::not_found("projection"))
+    }
+
+    /// The projections of a topic, in order of their names.
+    #[must_use]
+    pub fn of_topic(&self, topic: &TopicId) -> Vec<String> {
+        let durable = self.durable.rows.keys();
+        let names: BTreeSet<_> = durable.chain(self.layer.rows.iter().map(|(name, _)| name)).collect();
+        let reads = |name: &&String| self.known(name).is_ok_and(|it| it.definition.topic.as_ref() == Some(topic));
+        names.into_iter().filter(reads).cloned().collect()
+    }
+
+    /// The generation of a projection that is registered under this name now; above `floor` in any case.
+    #[must_use]
+    pub fn next_generation(&self, name: &str, floor: Generation) -> Generation {
+        let decided = self.layer.deleted.get(&name.to_owned()).flatten().copied().unwrap_or_default();
+        self.durable.last_generation(name).max(decided).max(floor).next()
+    }
+
+    /// Whether there may be one more.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        let is_durable = |name: &String| self.durable.rows.contains_key(name);
+        self.layer.rows.has_room(self.durable.rows.len(), is_durable, limits::PROJECTIONS_MAX)
+    }
+}

@@ -1,0 +1,172 @@
+//! The small state as of one position: what a checkpoint stores beside the tables, and what a snapshot in the log says
+//! ([`crate::ledger::reclaim::log_snapshot`]).
+//!
+//! A checkpoint that cannot be read is folded anew. A snapshot in the log stands for entries that are gone, so whatever is
+//! added here needs a default that is right for a text without it.
+
+use super::registry::Registry;
+use super::tables::StateTablesSnapshot;
+use crate::ledger::disk::table::DiskTables;
+use crate::ledger::facts::entry::DICTIONARY;
+use crate::ledger::facts::placement::TopicPlacement;
+use crate::ledger::reclaim::usage::EntryUsage;
+use crate::ledger::state::{LastBody, LastRecord, LedgerState};
+use contract::{EventType, Position, Sequence, Topic};
+use log::TopicNumber;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// The small part of the state, next to the tables.
+#[derive(Serialize, Deserialize)]
+pub(in crate::ledger) struct StateSnapshot {
+    pub(in crate::ledger) position: Position,
+    /// CRC32C of the record at `position`: tells this log from another.
+    pub(in crate::ledger) record_crc: u32,
+    record_time: i64,
+    record_topic: u32,
+    record_sequence: Sequence,
+    /// The version of the dictionary it was written with. Without it the checkpoint is of a version that skipped facts it
+    /// did not know, and is not believed.
+    pub(in crate::ledger) dictionary: u32,
+    /// The version that the log says it needs.
+    #[serde(default)]
+    pub(in crate::ledger) needs_dictionary: u32,
+    /// Facts of a newer version were skipped.
+    #[serde(default)]
+    pub(in crate::ledger) has_skipped: bool,
+    time: i64,
+    /// How long kept answers lived: for longer, rows may be missing that the log still has.
+    pub(in crate::ledger) answers_millis: i64,
+    pub(in crate::ledger) tails: Vec<Sequence>,
+    trimmed: Vec<Sequence>,
+    /// In the order of their numbers, with the entry that defined each.
+    topics: Vec<(Position, Topic)>,
+    /// Of each topic, in the same order: keys stored up to then are forgotten for good.
+    forgotten_through: Vec<i64>,
+    /// Numbers of deleted topics; the others are numbered around them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    deleted: Vec<u32>,
+    /// Topics of other logs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    placement: Vec<(Position, TopicPlacement)>,
+    event_types: Vec<(Position, EventType)>,
+    /// Without it the checkpoint is of a version that knew no such parts, and is not believed.
+    tables: StateTablesSnapshot,
+    /// What the entries in the log take up.
+    #[serde(default)]
+    usage: EntryUsage,
+    /// Where the small state is ahead of `position`: it was taken from a snapshot in the log, and the tables are still
+    /// behind. Zero otherwise.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    facts_through: Position,
+}
+
+fn is_zero(position: &Position) -> bool {
+    *position == Position::ZERO
+}
+
+impl StateSnapshot {
+    pub(in crate::ledger) fn of(state: &LedgerState) -> Self {
+        let registry = &state.registry;
+        let numbers = 1..registry.next_topic_number();
+        let numbered = numbers.filter_map(|number| registry.topic_numbered(TopicNumber(number)));
+        Self {
+            position: state.position,
+            record_crc: state.last.body.crc(),
+            record_time: state.last.time,
+            record_topic: state.last.topic.0,
+            record_sequence: state.last.sequence,
+            dictionary: DICTIONARY,
+            needs_dictionary: registry.dictionary(),
+            has_skipped: state.has_skipped,
+            time: state.time,
+            answers_millis: state.answers_millis,
+            tails: state.tails.clone(),
+            trimmed: state.trimmed.clone(),
+            topics: numbered.clone().map(|topic| (topic.defined_at, topic.topic.clone())).collect(),
+            forgotten_through: numbered.map(|topic| topic.forgotten_through).collect(),
+            deleted: registry.deleted_numbers().collect(),
+            placement: registry.placed_topics().map(|known| (known.defined_at, known.placed.clone())).collect(),
+            event_types: registry.event_types().map(|known| (known.defined_at, known.event_type.clone())).collect(),
+            tables: state.tables.snapshot(),
+            usage: state.usage,
+            facts_through: state.facts_through,
+        }
+    }
+
+    /// Whether it was written without facts that this version may know.
+    pub(in crate::ledger) const fn lacks_facts(&self) -> bool {
+        self.has_skipped && self.dictionary != DICTIONARY
+    }
+
+    /// The last sequence of the ledger's own topic.
+    pub(in crate::ledger) fn through(&self) -> Sequence {
+        self.tails.first().copied().unwrap_or_default()
+    }
+
+    pub(in crate::ledger) fn restore(self, tables: DiskTables) -> LedgerState {
+        let mut registry = Registry::default();
+        let Self { position, time, tails, trimmed, has_skipped, usage, facts_through, .. } = self;
+        let last = LastRecord {
+            time: self.record_time,
+            topic: TopicNumber(self.record_topic),
+            sequence: self.record_sequence,
+            body: LastBody::Crc(self.record_crc),
+        };
+        registry.set_dictionary(self.needs_dictionary);
+        for ((defined_at, topic), forgotten_through) in self.topics.into_iter().zip(self.forgotten_through) {
+            while self.deleted.binary_search(&registry.next_topic_number()).is_ok() {
+                registry.push_deleted();
+            }
+            let number = registry.next_topic_number();
+            let tail = tails.get(number as usize).copied().unwrap_or_default();
+            registry.add_topic(number, topic, defined_at, (tail, forgotten_through));
+        }
+        while self.deleted.binary_search(&registry.next_topic_number()).is_ok() {
+            registry.push_deleted();
+        }
+        for (defined_at, placed) in self.placement {
+            registry.place(placed, defined_at);
+        }
+        for (defined_at, event_type) in self.event_types {
+            registry.add_type(event_type, defined_at);
+        }
+        let parts = Arc::new(self.tables.into());
+        let registry = Arc::new(registry);
+        let small = LedgerState {
+            position,
+            time,
+            registry,
+            tails,
+            trimmed,
+            tables: parts,
+            last,
+            has_skipped,
+            ..LedgerState::new(tables)
+        };
+        LedgerState { usage, facts_through, ..small }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_that_skipped_facts_is_not_believed_by_a_version_that_may_know_them() {
+        let state = LedgerState::new(DiskTables::in_memory(|_| 0));
+        for (has_skipped, dictionary, is_believed) in [
+            (false, DICTIONARY, true),
+            (true, DICTIONARY, true),
+            (false, DICTIONARY - 1, true),
+            (true, DICTIONARY - 1, false),
+        ] {
+            let snapshot = StateSnapshot { has_skipped, dictionary, ..StateSnapshot::of(&state) };
+            assert_eq!(!snapshot.lacks_facts(), is_believed, "{has_skipped} {dictionary}");
+        }
+        // One of a version that did not say what it skipped is not even read.
+        let mut older = serde_json::to_value(StateSnapshot::of(&state)).unwrap();
+        older.as_object_mut().unwrap().remove("dictionary").unwrap();
+        assert!(serde_json::from_value::<StateSnapshot>(older).is_err());
+    }
+}
