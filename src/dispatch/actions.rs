@@ -30,7 +30,12 @@ pub(crate) enum JobAction {
 
 impl DispatchJobs<'_> {
     /// Does something about a job; answers it as it is then.
-    pub(crate) async fn act(&self, id: &str, verb: JobAction, recorder: ReplyRecorder<DispatchJob>) -> Result<DispatchJob> {
+    pub(crate) async fn act(
+        &self,
+        id: &str,
+        verb: JobAction,
+        recorder: ReplyRecorder<DispatchJob>,
+    ) -> Result<DispatchJob> {
         let subject = match self.job_ref(id)? {
             JobRef::Task(ledger, task) => JobSubject::Task(ledger, task),
             JobRef::Event(lane, sequence) => {
@@ -178,7 +183,9 @@ impl ActOnJob {
     fn close(&self, dead_letter: Uuid, decision: &mut Decision<'_>) -> Result<()> {
         let by = self.by.clone();
         decision.add_entry(match self.action {
-            JobAction::Retry => Entry::Redriven { letter: dead_letter, claim: None, by, reason: None, new_event: None, job: None },
+            JobAction::Retry => {
+                Entry::Redriven { letter: dead_letter, claim: None, by, reason: None, new_event: None, job: None }
+            }
             JobAction::Cancel => {
                 let reason = "The job was cancelled.".to_owned();
                 Entry::Discarded { letter: dead_letter, claim: None, by, reason, job: None }

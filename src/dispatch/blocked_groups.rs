@@ -136,7 +136,7 @@ impl DispatchJobs<'_> {
                 let rows = lane.ledger.dispatch();
                 let waits = rows
                     .lane(lane.lane)
-                    .is_some_and(|of| !of.is_ended(sequence) && filters.is_job(lane, of, record, &mut failures));
+                    .is_some_and(|of| !of.is_ended(sequence) && lane.is_job(&filters, of, record, &mut failures));
                 if let Some(blocked) = groups.get_mut(*place).filter(|it| waits && sequence > it.floor) {
                     blocked.waiting += 1;
                 }

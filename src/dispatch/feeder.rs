@@ -6,6 +6,7 @@
 //!   waits for one that is far behind. A cohort that catches up with the one ahead of it joins it.
 
 use super::lane::{CachedEvent, EventArrival, LaneKey, NewJob};
+use super::lane_filter::{EarlierFilter, earlier_match};
 use super::planner::Planner;
 use crate::events::unreadable;
 use crate::filters::FilterStats;
@@ -23,8 +24,18 @@ pub(super) const PAGE: ReadLimit = ReadLimit { records: 512, bytes: 1024 * 1024 
 #[derive(Clone)]
 pub(super) struct LaneReading {
     pub(super) subscription: Arc<CompiledSubscription>,
+    /// The filters that the subscription had before.
+    pub(super) earlier: Arc<[EarlierFilter]>,
     /// The last sequence it reads.
     pub(super) until: Option<Sequence>,
+}
+
+impl LaneReading {
+    /// Whether an event that the filter matches is a job.
+    fn takes(&self, ledger: &Ledger, record: &Record, failures: &mut FilterStats) -> bool {
+        earlier_match(&self.earlier, record, failures)
+            && !is_replaced(ledger, &self.subscription.code, record, self.until.is_some())
+    }
 }
 
 /// Lanes walk together after a start if they are no further apart than this many events.
@@ -235,10 +246,7 @@ impl TopicFeeder {
                 self.lagging.insert(key);
                 continue;
             }
-            let is_replay = reading.until.is_some();
-            if reading.subscription.matches_filter(record, failures)
-                && !is_replaced(ledger, &reading.subscription.code, record, is_replay)
-            {
+            if reading.subscription.matches_filter(record, failures) && reading.takes(ledger, record, failures) {
                 offer(&ledger.dispatch(), key, &reading.subscription, record, planner, now);
             }
         }
@@ -285,10 +293,7 @@ impl TopicFeeder {
             if sequence > end || !planner.has_room(key, now) {
                 break;
             }
-            let is_replay = reading.until.is_some();
-            if reading.subscription.matches(&record, &mut failures)
-                && !is_replaced(ledger, &reading.subscription.code, &record, is_replay)
-            {
+            if reading.subscription.matches(&record, &mut failures) && reading.takes(ledger, &record, &mut failures) {
                 offer(&ledger.dispatch(), key, &reading.subscription, &record, planner, now);
             }
             cursor = sequence;

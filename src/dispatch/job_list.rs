@@ -168,7 +168,7 @@ impl DispatchJobs<'_> {
                 }
                 list.note_scanned(place(lane.lane, sequence));
                 let is_job = match lane.ledger.dispatch().lane(lane.lane) {
-                    Some(of) => filters.is_job(lane, of, record, &mut failures),
+                    Some(of) => lane.is_job(&filters, of, record, &mut failures),
                     None => return Ok(()),
                 };
                 if is_job || self.context.is_in_flight(JobKey { lane: lane.lane, sequence }) {

@@ -7,11 +7,12 @@
 
 use super::DispatchContext;
 use super::job_view::{JobSnapshot, JobSubject};
+use super::lane_filter::LaneFilters;
 use crate::events::EventReader;
 use crate::filters::FilterStats;
-use crate::ledger::{JobInterest, JobKey, LaneProgress, Ledger, ReplayRow, SubscriptionRow, TaskRow, read_failed};
+use crate::ledger::{JobKey, LaneProgress, Ledger, ReplayRow, SubscriptionRow, TaskRow, read_failed};
 use crate::logs::Logs;
-use crate::subscriptions::{CompiledSubscription, SecretVault};
+use crate::subscriptions::SecretVault;
 use contract::{DispatchJob, Error, ProducerId, Result, Sequence};
 use log::{LogError, ReadLimit, ReadRange, Record, TopicNumber};
 use std::sync::Arc;
@@ -41,13 +42,6 @@ pub(super) struct EventLane {
 pub(super) enum JobRef {
     Event(EventLane, Sequence),
     Task(Arc<Ledger>, TaskRow),
-}
-
-/// What a lane wants and wanted: its filters, compiled.
-pub(super) struct LaneFilters {
-    now: CompiledSubscription,
-    /// Those before it, each with the last sequence that was settled under it.
-    past: Vec<(Sequence, Option<CompiledSubscription>)>,
 }
 
 /// The id of a job.
@@ -92,25 +86,16 @@ impl DispatchJobs<'_> {
         }
         let rows = lane.ledger.dispatch();
         let of = rows.lane(lane.lane).ok_or_else(not_found)?;
-        match filters.is_job(lane, of, record, &mut FilterStats::default()) {
+        match lane.is_job(&filters, of, record, &mut FilterStats::default()) {
             true => Ok(()),
             false => Err(not_found()),
         }
     }
 
-    /// What a lane wants and wanted.
+    /// The filters of a lane.
     pub(super) fn filters(&self, lane: &EventLane) -> Result<LaneFilters> {
-        let past: Vec<_> = {
-            let rows = lane.ledger.dispatch();
-            let past = rows.lane(lane.lane).map(|of| of.past_filters().to_vec()).unwrap_or_default();
-            past.into_iter().map(|filter| (filter.through, filter.applied_to(&lane.row.definition))).collect()
-        };
-        let compiled = past.into_iter().map(|(through, definition)| {
-            // What an older version took may not be valid any more: then nothing is known to be wanted by it.
-            let row = SubscriptionRow { definition: Arc::new(definition), sealed: None, ..lane.row.clone() };
-            (through, CompiledSubscription::of(&row, self.vault).ok())
-        });
-        Ok(LaneFilters { past: compiled.collect(), now: CompiledSubscription::of(&lane.row, self.vault)? })
+        let past = lane.ledger.dispatch().lane(lane.lane).map(|of| of.past_filters().to_vec()).unwrap_or_default();
+        LaneFilters::new(&lane.row, &past)
     }
 
     /// A job as it is shown.
@@ -139,25 +124,17 @@ impl DispatchJobs<'_> {
     }
 }
 
-impl LaneFilters {
-    /// Whether an event is a job of a lane.
+impl EventLane {
+    /// Whether an event is a job of this lane, which has progressed so far.
     pub(super) fn is_job(
         &self,
-        lane: &EventLane,
-        of: &LaneProgress,
+        filters: &LaneFilters,
+        progress: &LaneProgress,
         record: &Record,
         failures: &mut FilterStats,
     ) -> bool {
-        let sequence = record.header.sequence;
-        match of.interest(sequence) {
-            JobInterest::Job => true,
-            _ if sequence <= of.start || lane.replay.is_some_and(|replay| sequence > replay.to) => false,
-            JobInterest::Past(index) => {
-                let subscription = self.past.get(index).and_then(|(_, terms)| terms.as_ref());
-                subscription.is_some_and(|subscription| subscription.matches(record, failures))
-            }
-            JobInterest::Present => self.now.matches(record, failures),
-        }
+        let is_in_range = self.replay.is_none_or(|replay| record.header.sequence <= replay.to);
+        is_in_range && filters.is_job(progress, record, failures)
     }
 }
 

@@ -22,6 +22,7 @@ mod job_list_builder;
 mod job_view;
 mod jobs;
 mod lane;
+mod lane_filter;
 mod lease;
 mod log_lines;
 mod message_groups;

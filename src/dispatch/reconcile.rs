@@ -3,10 +3,11 @@
 //! - A lane is built anew whenever something else than progress was said about it; what is under way stays so.
 //! - Nothing is kept that could not be built again from the log: so a restart is a build like any other.
 
-use super::feeder::group_of;
+use super::feeder::{LaneReading, group_of};
 use super::lane::{EventArrival, LaneKey, LaneRules, PlannedJob};
+use super::lane_filter::EarlierFilter;
 use super::send::LaneSource;
-use super::worker::{DispatchWorker, lane_reading};
+use super::worker::DispatchWorker;
 use crate::events::stored_at;
 use crate::ledger::{DispatchRows, JobRow, JobSlot, JobState, Ledger, SubscriptionRow, TASKS, TaskRow, tag};
 use crate::subscriptions::{CompiledSubscription, DEFAULT_POOL, pool_of};
@@ -152,10 +153,11 @@ impl DispatchWorker {
                 return Ok(());
             }
         };
-        let (through, open) = {
+        let (through, open, past) = {
             let rows = ledger.dispatch();
             let Some(lane) = rows.lane(wanted.lane) else { return Ok(()) };
-            (lane.recorded_through(), lane.open().map(|(sequence, row)| (sequence, row.clone())).collect::<Vec<_>>())
+            let open: Vec<_> = lane.open().map(|(sequence, row)| (sequence, row.clone())).collect();
+            (lane.recorded_through(), open, lane.past_filters().to_vec())
         };
         let mut rules = rules(&terms, wanted);
         rules.pool = self.pool_or_default(wanted.lane, rules.pool);
@@ -187,7 +189,9 @@ impl DispatchWorker {
         let until = wanted.replay.map(|(to, _)| to);
         // One that is paused may be far behind, and waits for nobody.
         let all_new = is_first && wanted.replay.is_none() && !rules.paused;
-        self.feeders.entry(wanted.row.number).or_default().put(key, lane_reading(&terms, until), through, all_new);
+        let earlier = EarlierFilter::all(&past, &wanted.row).into();
+        let reading = LaneReading { subscription: Arc::clone(&terms), earlier, until };
+        self.feeders.entry(wanted.row.number).or_default().put(key, reading, through, all_new);
         let replay = wanted.replay.map(|_| wanted.lane);
         self.sources.insert(key, LaneSource::Events { subscription: terms, topic, replay });
         Ok(())

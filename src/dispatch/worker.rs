@@ -10,7 +10,7 @@ mod recording;
 
 use super::DispatchContext;
 use super::breaker::BreakerChange;
-use super::feeder::{LaneReading, PAGE, TopicFeeder};
+use super::feeder::{PAGE, TopicFeeder};
 use super::lane::{AfterAttempt, LaneKey, PlannedJob, PlannerPick};
 use super::lease::TakeLease;
 use super::log_lines::{log_expiry, log_failure};
@@ -21,7 +21,7 @@ use super::send::{DeliveryResult, JobResult, LaneSource, PanicFallback, expire, 
 use crate::clock::LogClock;
 use crate::delivery::AttemptOutcome;
 use crate::ledger::{DeliveredJob, JobKey, JobSlot, Ledger, TASKS};
-use crate::subscriptions::{AnnounceTarget, CompiledSubscription, RetrySchedule};
+use crate::subscriptions::{AnnounceTarget, RetrySchedule};
 use contract::{Position, Result, Sequence};
 use log::TopicNumber;
 use std::collections::{BTreeMap, HashMap};
@@ -315,6 +315,8 @@ impl DispatchWorker {
         };
         let next = match retry::next_step(retry, job.spent, attempt.outcome, now, self.context.jitter()) {
             NextStep::Later(until) => NextStep::Later(retry::deferred_until(until, self.deferrals(id), now)),
+            // A task has no subscription that could pause: it is given up, or it would be sent again at once, for ever.
+            NextStep::Gone if subscription.is_none() => NextStep::Dead,
             next => next,
         };
         let is_alive = is_alive(attempt.outcome, attempt.status);
@@ -440,9 +442,4 @@ fn is_alive(outcome: AttemptOutcome, status: Option<u16>) -> Option<bool> {
         (AttemptOutcome::Failed { .. }, status) => Some(status.is_some_and(|status| status < 500)),
         _ => Some(true),
     }
-}
-
-/// What a lane reads.
-pub(super) fn lane_reading(terms: &Arc<CompiledSubscription>, until: Option<Sequence>) -> LaneReading {
-    LaneReading { subscription: Arc::clone(terms), until }
 }

@@ -1,9 +1,9 @@
 //! The decisions about subscriptions and pools.
 
-use super::DEFAULT_POOL;
 use super::operational_events::{OperationalEvent, announce};
+use super::{DEFAULT_POOL, validate};
 use crate::ledger::{Command, Decision, DispatchFact, Entry, SubscriptionRow};
-use contract::{Error, Kind, NewSubscription, Pool, Position, Result, Sequence};
+use contract::{Error, Kind, NewSubscription, Pool, PoolChange, Position, Result, Sequence};
 use log::TopicNumber;
 use std::collections::BTreeSet;
 use uuid::Uuid;
@@ -222,35 +222,68 @@ impl Command for StartReplays {
     }
 }
 
-/// Puts a pool: a new one, or one that is known.
-pub(super) struct PutPool {
-    pub(super) pool: Pool,
-    pub(super) is_new: bool,
-}
+/// Creates a pool.
+pub(super) struct CreatePool(pub(super) Pool);
 
-impl Command for PutPool {
+impl Command for CreatePool {
     type Answer = Pool;
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<Pool> {
-        let known = decision.dispatch().pool(&self.pool.code);
-        if known.as_ref() == Some(&self.pool) {
-            return Ok(self.pool.clone());
+        match decision.dispatch().pool(&self.0.code) {
+            Some(known) if known == self.0 => return Ok(known),
+            Some(_) => {
+                let detail = "A pool of this code exists with another definition; change that one.";
+                return Err(Error::new(Kind::AlreadyExists, detail));
+            }
+            None => (),
         }
-        if self.is_new && known.is_some() {
-            let detail = "A pool of this code exists with another definition; change that one.";
-            return Err(Error::new(Kind::AlreadyExists, detail));
-        }
-        if self.is_new && !decision.dispatch().has_room_for_pools() {
+        if !decision.dispatch().has_room_for_pools() {
             let detail = "This broker holds as many pools as it may; delete some.";
             return Err(Error::new(Kind::Overloaded, detail).with_retry_after(60));
         }
-        decision.add_entry(Entry::Dispatch { what: DispatchFact::PoolPut { pool: self.pool.clone() } })?;
-        Ok(self.pool.clone())
+        put_pool(decision, self.0.clone())
     }
 
     fn bytes(&self) -> usize {
         0
     }
+}
+
+/// Changes a pool. The change is applied inside the decision, so that of two changes at the same time neither is lost, and a
+/// pool that was deleted meanwhile stays deleted.
+pub(super) struct ChangePool {
+    pub(super) code: String,
+    pub(super) change: PoolChange,
+    /// The pool if it is not stored: the default one exists always.
+    pub(super) unstored: Option<Pool>,
+}
+
+impl Command for ChangePool {
+    type Answer = Pool;
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<Pool> {
+        let stored = decision.dispatch().pool(&self.code);
+        let known = stored.or_else(|| self.unstored.clone()).ok_or_else(|| Error::not_found("pool"))?;
+        let pool = Pool {
+            concurrency: self.change.concurrency.unwrap_or(known.concurrency),
+            rate_per_minute: self.change.rate_per_minute.unwrap_or(known.rate_per_minute),
+            code: known.code.clone(),
+        };
+        validate::pool(&pool)?;
+        if pool == known {
+            return Ok(pool);
+        }
+        put_pool(decision, pool)
+    }
+
+    fn bytes(&self) -> usize {
+        self.code.len()
+    }
+}
+
+fn put_pool(decision: &mut Decision<'_>, pool: Pool) -> Result<Pool> {
+    decision.add_entry(Entry::Dispatch { what: DispatchFact::PoolPut { pool: pool.clone() } })?;
+    Ok(pool)
 }
 
 /// Deletes a pool.

@@ -411,7 +411,7 @@ pub(crate) fn new_view(row: &SubscriptionRow) -> Subscription {
         auth_type: row.auth_type.clone(),
         status: if row.paused.is_some() { SubscriptionStatus::Paused } else { SubscriptionStatus::Active },
         pause: row.paused.clone(),
-        settled: Offset::ZERO,
+        settled_through: Offset::ZERO,
         open_jobs: 0,
         held: None,
         replays: 0,
@@ -445,7 +445,7 @@ impl SubscriptionProgress {
     /// A subscription that has come so far, as it is shown.
     fn into_view(self, row: &SubscriptionRow) -> Subscription {
         let Self { settled_through, open_jobs, replays, breaker } = self;
-        Subscription { settled: settled_through, open_jobs, replays, breaker, ..new_view(row) }
+        Subscription { settled_through, open_jobs, replays, breaker, ..new_view(row) }
     }
 }
 

@@ -27,7 +27,13 @@ pub(crate) enum OperationalEvent<'a> {
     /// A subscription does not deliver any more.
     Paused { row: &'a SubscriptionRow, by: &'a str, reason: Option<&'a str> },
     /// A job was given up.
-    JobDead { row: Option<&'a SubscriptionRow>, job: JobKey, event: Uuid, dead_letter: Option<Uuid>, error: AttemptError },
+    JobDead {
+        row: Option<&'a SubscriptionRow>,
+        job: JobKey,
+        event: Uuid,
+        dead_letter: Option<Uuid>,
+        error: AttemptError,
+    },
     /// A target is left alone for a while.
     TargetFailing { target: &'a str },
     /// It can be reached again.

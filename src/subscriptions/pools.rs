@@ -1,6 +1,6 @@
 //! Pools: concurrency and rate that subscriptions share. The `default` one is always there.
 
-use super::decide::{DeletePool, PutPool, unknown_pool};
+use super::decide::{ChangePool, CreatePool, DeletePool, unknown_pool};
 use super::{DEFAULT_POOL, Subscriptions, validate};
 use crate::config::DispatchConfig;
 use crate::ledger::{DispatchRows, ReplyRecorder};
@@ -14,7 +14,7 @@ impl Subscriptions<'_> {
         if pool.code == DEFAULT_POOL {
             return Err(Error::new(Kind::AlreadyExists, "The default pool is there already; change it."));
         }
-        self.logs.default_ledger().submit_recording(PutPool { pool, is_new: true }, recorder).await
+        self.logs.default_ledger().submit_recording(CreatePool(pool), recorder).await
     }
 
     /// One pool.
@@ -35,12 +35,15 @@ impl Subscriptions<'_> {
     }
 
     /// Changes a pool; what is under way is finished as it was begun.
-    pub(crate) async fn change_pool(&self, code: &str, change: PoolChange, recorder: ReplyRecorder<Pool>) -> Result<Pool> {
-        let mut pool = self.pool(code)?;
-        pool.concurrency = change.concurrency.unwrap_or(pool.concurrency);
-        pool.rate_per_minute = change.rate_per_minute.unwrap_or(pool.rate_per_minute);
-        validate::pool(&pool)?;
-        self.logs.default_ledger().submit_recording(PutPool { pool, is_new: false }, recorder).await
+    pub(crate) async fn change_pool(
+        &self,
+        code: &str,
+        change: PoolChange,
+        recorder: ReplyRecorder<Pool>,
+    ) -> Result<Pool> {
+        let unstored = (code == DEFAULT_POOL).then(|| default_pool(&self.policy.config.dispatch));
+        let change = ChangePool { code: code.to_owned(), change, unstored };
+        self.logs.default_ledger().submit_recording(change, recorder).await
     }
 
     /// Deletes a pool that nobody uses. The default pool is then as nobody has changed it.
@@ -68,6 +71,10 @@ impl Subscriptions<'_> {
 
 /// A pool as it is in force.
 pub(crate) fn pool_of(rows: &DispatchRows, config: &DispatchConfig, code: &str) -> Option<Pool> {
-    let default = || Pool { code: code.to_owned(), concurrency: config.concurrency, rate_per_minute: None };
-    rows.pool(code).cloned().or_else(|| (code == DEFAULT_POOL).then(default))
+    rows.pool(code).cloned().or_else(|| (code == DEFAULT_POOL).then(|| default_pool(config)))
+}
+
+/// The default pool, if nobody has changed it.
+fn default_pool(config: &DispatchConfig) -> Pool {
+    Pool { code: DEFAULT_POOL.to_owned(), concurrency: config.concurrency, rate_per_minute: None }
 }

@@ -216,3 +216,23 @@ fn jobs_are_listed_by_how_they_stand_page_by_page() {
     ",
     );
 }
+
+/// Its receiver answered 410. There was no subscription to pause, so the task was sent again at once, without end.
+#[test]
+fn a_task_whose_receiver_is_gone_is_given_up_after_one_call() {
+    check(
+        "
+        subscribe ops topic=gts.hx.core.events.topic.v1~hx.broker.dispatch.operations.v1 types=none
+        task t
+        answer task:t 410 410 410
+        run                         -> task:t:410
+        job task:t                  -> ERROR tried 1
+        news                        -> job_dead
+        reopen
+        run                         ->
+        retry task:t                -> QUEUED
+        run                         -> task:t:410
+        job task:t                  -> ERROR tried 2
+    ",
+    );
+}

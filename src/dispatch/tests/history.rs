@@ -118,10 +118,43 @@ fn a_job_that_has_not_begun_follows_the_new_filter() {
         publish b type=paid
         jobs                        -> mail/1
         change mail types=paid
-        jobs                        -> mail/2
+        jobs                        ->
+        publish c type=paid
+        jobs                        -> mail/3
         resume mail
-        run                         -> mail/2:200
-        jobs                        -> mail/2
+        run                         -> mail/3:200
+        jobs                        -> mail/3
+        change mail types=placed
+        publish d
+        jobs                        -> mail/3 mail/4
+        run                         -> mail/4:200
     ",
     );
+}
+
+/// All events that the old filter had skipped were delivered, or those since the lane's progress was last recorded.
+#[test]
+fn a_changed_filter_delivers_no_events_of_the_past() {
+    for between in ["", "restart", "reopen"] {
+        check(&format!(
+            "
+            subscribe mail types=placed
+            publish a b c type=paid
+            run                         ->
+            change mail types=paid
+            {between}
+            jobs                        ->
+            run                         ->
+            publish d type=paid
+            run                         -> mail/4:200
+            jobs                        -> mail/4
+            change mail types=shipped
+            change mail types=paid
+            {between}
+            run                         ->
+            jobs                        -> mail/4
+            status mail                 -> Active through 4 open 0
+        "
+        ));
+    }
 }

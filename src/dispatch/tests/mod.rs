@@ -244,7 +244,7 @@ impl DispatchFixture {
                 let it = self.broker.subscriptions(None).get(rest[0])?;
                 let by = it.pause.map(|pause| format!(" by {}", pause.by)).unwrap_or_default();
                 let held = if it.held.is_some() { " held" } else { "" };
-                return Ok(format!("{:?}{by} through {} open {}{held}", it.status, it.settled, it.open_jobs));
+                return Ok(format!("{:?}{by} through {} open {}{held}", it.status, it.settled_through, it.open_jobs));
             }
             "pool" => {
                 let number = |name: &str| named.get(name).map(|text| text.parse().unwrap());

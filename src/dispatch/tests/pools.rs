@@ -2,7 +2,7 @@
 
 use super::{DispatchFixture, TOPIC, check, subscription};
 use crate::ledger::ReplyRecorder;
-use contract::{EventBroker, NewSubscription, NewTopic};
+use contract::{EventBroker, Kind, NewSubscription, NewTopic, PoolChange};
 use log::MemoryLog;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -98,4 +98,45 @@ async fn a_pool_used_only_by_a_subscription_of_another_log_is_not_deleted() {
     world.ask(&format!("subscribe mail pool=p topic={side}")).await.unwrap();
     let refused = world.broker.subscriptions(None).delete_pool("p", ReplyRecorder::disabled()).await.unwrap_err();
     assert!(refused.detail().contains("1 subscription(s) (mail)"), "{refused}");
+}
+
+/// A change wrote the whole pool as it was read before: a deleted pool came back.
+#[tokio::test]
+async fn a_pool_that_is_deleted_while_it_is_changed_stays_deleted() {
+    let mut world = DispatchFixture::new(Arc::new(MemoryLog::new())).await;
+    for round in 0..30 {
+        world.ask(&format!("pool p{round} concurrency=1")).await.unwrap();
+        let code = format!("p{round}");
+        let subscriptions = world.broker.subscriptions(None);
+        let change = PoolChange { concurrency: Some(7), rate_per_minute: None };
+        let (deleted, changed) = tokio::join!(
+            subscriptions.delete_pool(&code, ReplyRecorder::disabled()),
+            subscriptions.change_pool(&code, change, ReplyRecorder::disabled())
+        );
+        assert!(deleted.is_ok(), "round {round}: {deleted:?}");
+        assert!(changed.is_ok() || changed.is_err_and(|error| error.kind() == Kind::NotFound), "round {round}");
+        assert!(subscriptions.pool(&code).is_err(), "round {round}");
+    }
+}
+
+/// The later one wrote the whole pool as it was before the other: one of two changes was lost.
+#[tokio::test]
+async fn two_changes_of_a_pool_at_once_both_apply() {
+    let mut world = DispatchFixture::new(Arc::new(MemoryLog::new())).await;
+    for code in ["p", "default"] {
+        if code == "p" {
+            world.ask("pool p concurrency=1").await.unwrap();
+        }
+        let subscriptions = world.broker.subscriptions(None);
+        let concurrency = PoolChange { concurrency: Some(7), rate_per_minute: None };
+        let rate = PoolChange { concurrency: None, rate_per_minute: Some(Some(60)) };
+        let (one, other) = tokio::join!(
+            subscriptions.change_pool(code, concurrency, ReplyRecorder::disabled()),
+            subscriptions.change_pool(code, rate, ReplyRecorder::disabled())
+        );
+        one.unwrap();
+        other.unwrap();
+        let pool = subscriptions.pool(code).unwrap();
+        assert_eq!((pool.concurrency, pool.rate_per_minute), (7, Some(60)), "{code}");
+    }
 }

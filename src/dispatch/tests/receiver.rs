@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 /// A receiver that says what it is told to say.
 #[derive(Default)]
-pub(in crate::broker) struct ScriptedReceiver {
+pub(super) struct ScriptedReceiver {
     pub(super) answers: Mutex<HashMap<String, VecDeque<String>>>,
     pub(super) heard: Mutex<Vec<String>>,
     pub(super) tokens: Mutex<BTreeMap<String, Vec<u64>>>,
