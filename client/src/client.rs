@@ -21,12 +21,12 @@ use uuid::Uuid;
 /// [`contract::EventBroker`].
 ///
 /// ```no_run
-/// use contract::{EventBroker, Read, TopicId};
+/// use contract::{EventBroker, TopicId, TopicRead};
 /// use event_broker_client::Client;
 ///
 /// # async fn example() -> contract::Result<()> {
 /// let client = Client::new("http://127.0.0.1:8087")?;
-/// let page = client.read(Read::all(TopicId::parse("gts.hx.core.events.topic.v1~")?)).await?;
+/// let page = client.read(TopicRead::all(TopicId::parse("gts.hx.core.events.topic.v1~")?)).await?;
 /// for event in page.items {
 ///     println!("{} {}", event.sequence, event.event()?.data);
 /// }

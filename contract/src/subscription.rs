@@ -318,7 +318,7 @@ pub struct Subscription {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pause: Option<PauseDetails>,
     /// Everything up to here is settled, but for jobs that are listed as open.
-    pub settled: Offset,
+    pub settled_through: Offset,
     /// Jobs that failed and wait, or were given up.
     pub open_jobs: u64,
     /// Why jobs that were not tried yet wait though it delivers.

@@ -47,7 +47,7 @@ pub struct HandlerRunner {
 ///     charge(&event.event().map_err(std::io::Error::other)?.source, claim.token.get()).await
 /// };
 /// let stop = async { drop(tokio::signal::ctrl_c().await) };
-/// handler::run(client, "billing", topic, handler::Options::default(), billing, stop).await?;
+/// handler::run(client, "billing", topic, handler::HandlerOptions::default(), billing, stop).await?;
 /// # Ok(())
 /// # }
 /// ```
@@ -370,7 +370,20 @@ async fn read_on(
                 let wait = context.availability.mark_down(&error, RequestKind::Reading);
                 tokio::time::sleep(wait).await;
             }
-            Err(error) => return error,
+            Err(error) => match error.resume_offset().filter(|resume| *resume > after) {
+                Some(resume) => {
+                    let (handler, after_offset) = (&context.name, after.get());
+                    let resume_offset = resume.get();
+                    tracing::warn!(
+                        handler,
+                        after_offset,
+                        resume_offset,
+                        "retention removed events before this handler read them: it continues with the next stored event"
+                    );
+                    after = resume;
+                }
+                None => return error,
+            },
         }
     }
 }

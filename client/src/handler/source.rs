@@ -1,15 +1,16 @@
 //! Where a handler's events come from: one trait, so that how work is divided is not the runner's business.
 //!
-//! - [`Polling`] reads the topic as a member of the group named like the handler, and commits the group's offset. Several
-//!   such runners read the same events; claims decide who works on which.
-//! - [`Shared`](super::shared::Shared) is handed events by the group, each with its claim.
+//! - [`PollingSource`] reads the topic as a member of the group named like the handler, and commits the group's offset.
+//!   Several such runners read the same events; claims decide which one works on an event.
+//! - [`SharedGroupSource`](super::shared_group_source::SharedGroupSource) receives events from the group, each with its
+//!   claim.
 
 use super::options::{HandlerOptions, StartPosition};
 use super::work::HeldClaim;
 use crate::client::Client;
 use contract::{
-    BoxFuture, Error, EventBroker, EventPage, GroupTopic, IsoDuration, Kind, NewConsumer, Offset, ReadOffset, Result,
-    StoredEvent, TopicId,
+    BoxFuture, Distribution, Error, EventBroker, EventPage, GroupTopic, IsoDuration, Kind, NewConsumer, Offset,
+    ReadOffset, Result, StoredEvent, TopicId, TopicRead,
 };
 use std::time::Duration;
 use tokio::sync::Mutex;
@@ -93,17 +94,66 @@ impl PollingSource {
         }
     }
 
-    async fn committed(&self) -> Result<Offset> {
+    /// The offset after which this runner begins.
+    async fn start_offset(&self) -> Result<Offset> {
+        let is_shared = self.wanted.distribution == Some(Distribution::Shared);
+        if self.start == StartPosition::Latest && !is_shared {
+            return self.latest_start().await;
+        }
         self.member().await?;
-        let group = self.client.consumer_group(&self.wanted.consumer_group).await?;
-        let mut topics = group.topics.into_iter();
-        let Some(GroupTopic { committed_offset, tail, .. }) = topics.find(|it| it.topic == self.wanted.topic) else {
-            return Err(Error::new(Kind::Unavailable, "The group does not show its topic."));
-        };
+        let GroupTopic { committed_offset, tail, .. } = self.joined_topic().await?;
         Ok(match self.start {
             StartPosition::Latest if committed_offset == Offset::ZERO => tail,
             _ => committed_offset,
         })
+    }
+
+    /// The committed offset. A group without one commits the tail first, so that a restart resumes there.
+    ///
+    /// A group that has committed 0 (the topic was empty) and one that has committed nothing look alike while members are
+    /// live. In both cases 0 is right if no event is older than the oldest member, and the tail is right otherwise.
+    async fn latest_start(&self) -> Result<Offset> {
+        // Before this runner joins: a group without members is listed only for its offset.
+        if let Some(known) = self.group_topic().await? {
+            let has_offset = known.committed_offset > Offset::ZERO || known.members.is_empty();
+            if has_offset || self.joined_before_first_event(&known).await? {
+                return Ok(known.committed_offset);
+            }
+        }
+        self.member().await?;
+        let tail = self.joined_topic().await?.tail;
+        Ok(self.as_member(|id| self.client.commit_offset(id, tail)).await?.committed_offset)
+    }
+
+    /// Whether a live member of the group was created before the first event that the topic has.
+    async fn joined_before_first_event(&self, group: &GroupTopic) -> Result<bool> {
+        let mut first = TopicRead::all(self.wanted.topic.clone()).after(ReadOffset::Earliest);
+        first.limit = 1;
+        let Some(first) = self.client.read(first).await?.items.into_iter().next() else { return Ok(true) };
+        for member in &group.members {
+            match self.client.consumer(member.consumer_id).await {
+                Ok(consumer) if consumer.created_at <= first.created_at => return Ok(true),
+                Ok(_) => (),
+                // It has expired since the group was read.
+                Err(error) if error.kind() == Kind::NotFound => (),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+
+    /// The group's row for the topic, which is there because this runner is a member.
+    async fn joined_topic(&self) -> Result<GroupTopic> {
+        let missing = || Error::new(Kind::Unavailable, "The group does not list its topic.");
+        self.group_topic().await?.ok_or_else(missing)
+    }
+
+    async fn group_topic(&self) -> Result<Option<GroupTopic>> {
+        match self.client.consumer_group(&self.wanted.consumer_group).await {
+            Ok(group) => Ok(group.topics.into_iter().find(|it| it.topic == self.wanted.topic)),
+            Err(error) if error.kind() == Kind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// A page of events, as a member.
@@ -126,7 +176,7 @@ impl EventSource for PollingSource {
     }
 
     fn begin(&self) -> BoxFuture<'_, Result<Offset>> {
-        Box::pin(self.committed())
+        Box::pin(self.start_offset())
     }
 
     fn next(&self, after: Offset, limit: usize) -> BoxFuture<'_, Result<EventBatch>> {

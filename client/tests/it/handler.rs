@@ -18,26 +18,26 @@ use std::time::Duration;
 use tokio::sync::{Barrier, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-fn options() -> HandlerOptions {
+pub(crate) fn options() -> HandlerOptions {
     HandlerOptions { recheck: Duration::from_millis(50), sweep: Duration::from_millis(50), ..HandlerOptions::default() }
 }
 
 /// A runner in a task of its own.
-struct Running {
+pub(crate) struct Running {
     stop: oneshot::Sender<()>,
     task: JoinHandle<Result<(), HandlerError>>,
 }
 
 impl Running {
-    fn start(runner: HandlerRunner) -> Self {
+    pub(crate) fn start(runner: HandlerRunner) -> Self {
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(runner.run(async { drop(stopped.await) }));
         Self { stop, task }
     }
 
-    async fn stop(self) {
+    pub(crate) async fn stop(self) {
         drop(self.stop);
         tokio::time::timeout(PATIENCE, self.task).await.expect("it does not stop").unwrap().unwrap();
     }
@@ -45,19 +45,19 @@ impl Running {
 
 /// What work was done, as it happened.
 #[derive(Clone)]
-struct Noted {
+pub(crate) struct Noted {
     notes: mpsc::UnboundedSender<(String, u64, Claim)>,
 }
 
-type Notes = mpsc::UnboundedReceiver<(String, u64, Claim)>;
+pub(crate) type Notes = mpsc::UnboundedReceiver<(String, u64, Claim)>;
 
 impl Noted {
-    fn new() -> (Self, Notes) {
+    pub(crate) fn new() -> (Self, Notes) {
         let (notes, read) = mpsc::unbounded_channel();
         (Self { notes }, read)
     }
 
-    fn note(&self, event: &StoredEvent, claim: Claim) {
+    pub(crate) fn note(&self, event: &StoredEvent, claim: Claim) {
         self.notes.send((subject(event), event.sequence.get(), claim)).unwrap();
     }
 }
@@ -66,18 +66,18 @@ fn subject(event: &StoredEvent) -> String {
     event.event().unwrap().subject.unwrap()
 }
 
-async fn next(notes: &mut Notes) -> (String, u64, Claim) {
+pub(crate) async fn next(notes: &mut Notes) -> (String, u64, Claim) {
     tokio::time::timeout(PATIENCE, notes.recv()).await.expect("nothing was done").unwrap()
 }
 
-async fn publish(stage: &Stage, subjects: &[&str]) {
+pub(crate) async fn publish(stage: &Stage, subjects: &[&str]) {
     for subject in subjects {
         stage.publish(moved(subject, None, &json!({"account": subject, "amount": 1}))).await;
     }
 }
 
 /// How far the handler's group has come, when it is there.
-async fn committed(stage: &Stage, handler: &str, tail: u64) {
+pub(crate) async fn committed(stage: &Stage, handler: &str, tail: u64) {
     let asking = async {
         let mut beat = tokio::time::interval(Duration::from_millis(10));
         loop {

@@ -16,5 +16,6 @@ mod pretend;
 mod recipes;
 mod runner;
 mod stage;
+mod starting;
 mod verbs;
 mod versions;
