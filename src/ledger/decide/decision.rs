@@ -5,7 +5,7 @@
 //! - When the append succeeds its records are applied to the state and leave the overlay; when it fails the whole
 //!   overlay is dropped.
 
-use super::growth::check_room;
+use super::growth::{check_room, disk_full};
 use super::idempotency;
 use crate::ledger::disk::row_codec::{AggregateHead, IdempotencyRow};
 use crate::ledger::disk::table::KeyMap;
@@ -44,7 +44,7 @@ pub struct Overlay {
     tails: HashMap<TopicNumber, Sequence>,
     heads: KeyMap<AggregateHead>,
     keys: KeyMap<IdempotencyRow>,
-    pub(in crate::ledger) layers: TableOverlays,
+    pub(in crate::ledger) tables: TableOverlays,
     /// Records decided and not handed over yet.
     records: Vec<Record>,
     undo: Vec<UndoStep>,
@@ -140,7 +140,7 @@ impl<'a> Decision<'a> {
 
     /// The answer kept under this key of a caller's, however long ago.
     pub fn recorded_reply(&self, key: u128) -> Result<Option<IdempotencyRow>> {
-        match self.overlay.layers.answer(key) {
+        match self.overlay.tables.reply(key) {
             Some(remembered) => Ok(Some(remembered)),
             None => self.state.stored_key(key),
         }
@@ -149,31 +149,31 @@ impl<'a> Decision<'a> {
     /// Consumers and the offsets of groups.
     #[must_use]
     pub fn consumers(&self) -> DecidedConsumers<'_> {
-        self.overlay.layers.consumers(&self.state.tables, self.now)
+        self.overlay.tables.consumers(&self.state.tables, self.now)
     }
 
     /// Projections and their checkpoints.
     #[must_use]
     pub fn projections(&self) -> DecidedProjections<'_> {
-        self.overlay.layers.projections(&self.state.tables)
+        self.overlay.tables.projections(&self.state.tables, self.now)
     }
 
     /// Claims and the policies of handlers.
     #[must_use]
     pub fn claims(&self) -> DecidedClaims<'_> {
-        self.overlay.layers.claims(&self.state.tables)
+        self.overlay.tables.claims(&self.state.tables, self.now)
     }
 
     /// Dead letters.
     #[must_use]
     pub fn dead_letters(&self) -> DecidedDeadLetters<'_> {
-        self.overlay.layers.dead_letters(&self.state.tables)
+        self.overlay.tables.dead_letters(&self.state.tables, self.now)
     }
 
     /// Subscriptions, jobs and pools.
     #[must_use]
     pub fn dispatch(&self) -> DecidedDispatch<'_> {
-        self.overlay.layers.dispatch(&self.state.tables)
+        self.overlay.tables.dispatch(&self.state.tables, self.now)
     }
 
     /// How far this decision has come.
@@ -193,7 +193,7 @@ impl<'a> Decision<'a> {
                 UndoStep::Registry(before) => overlay.registry = before,
             }
         }
-        overlay.layers.undo(mark.position);
+        overlay.tables.undo(mark.position);
         overlay.records.truncate(mark.records);
         overlay.position = mark.position;
     }
@@ -248,10 +248,19 @@ impl<'a> Decision<'a> {
         self.state
     }
 
+    /// Whether there is room for nothing but what frees space.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.room == StorageRoom::Full
+    }
+
     /// Adds a fact of the broker's own; answers its position. Refused where it makes the log grow and there is no room.
     pub fn add_entry(&mut self, entry: Entry) -> Result<Position> {
         if entry.grows() {
             check_room(self.room)?;
+        }
+        if self.is_full() && !entry.frees() {
+            return Err(disk_full());
         }
         self.add_due_entry(entry)
     }
@@ -297,14 +306,14 @@ impl<'a> Decision<'a> {
             EntryConcern::Registry => self.note_registered(entry, header),
             // All parts are decided by a repair alone, which decides nothing else.
             EntryConcern::History | EntryConcern::AllTables | EntryConcern::Usage => (),
-            EntryConcern::Tables => self.overlay.layers.note(&self.state.tables, &entry, &header),
+            EntryConcern::Tables => self.overlay.tables.decide(&self.state.tables, &entry, &header),
             EntryConcern::Topic => {
-                self.overlay.layers.note(&self.state.tables, &entry, &header);
+                self.overlay.tables.decide(&self.state.tables, &entry, &header);
                 self.note_registered(entry, header);
             }
             EntryConcern::Keys => {
                 if let Some((key, row)) = idempotency::row(&entry, header.position, header.time) {
-                    self.overlay.layers.note_answer(key, row);
+                    self.overlay.tables.decide_reply(key, row);
                 }
             }
         }
@@ -370,7 +379,7 @@ impl Overlay {
             if self.registry.as_ref().is_some_and(|registry| registry.version() <= position) {
                 self.registry = None;
             }
-            self.layers.settle(position);
+            self.tables.settle(position);
             return;
         };
         if let Some(aggregate) = facets.aggregate

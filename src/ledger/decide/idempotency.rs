@@ -196,7 +196,8 @@ impl<C: Command> Command for IdempotentCommand<C> {
         if answer.is_err() {
             decision.undo(mark);
         }
-        let kept = (self.render)(answer.as_ref());
+        // A full disk has no room for it. What is carried out there frees space, and does no more when it is done again.
+        let kept = (self.render)(answer.as_ref()).filter(|_| !decision.is_full());
         let is_kept = kept.is_some();
         if let Some(kept) = kept {
             decision.add_entry(self.ticket.entry(kept))?;
@@ -224,7 +225,8 @@ impl Command for RecordReply {
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
         self.ticket.check(decision)?;
-        if self.rests_on.is_none_or(|version| version == decision.registry().version()) {
+        let is_current = self.rests_on.is_none_or(|version| version == decision.registry().version());
+        if is_current && !decision.is_full() {
             decision.add_entry(self.ticket.entry(self.answer.clone()))?;
         }
         Ok(())
@@ -388,7 +390,7 @@ mod tests {
             state.apply(&record).unwrap();
             overlay.remove_durable(&record);
         }
-        assert_eq!(overlay.layers.answer(1), None);
+        assert_eq!(overlay.tables.reply(1), None);
         let mut decision = Decision::new(&state, &mut overlay, 1);
         assert_eq!(again(&mut decision, 6), Some(Kind::IdempotencyKeyInFlight));
         assert_eq!(again(&mut decision, 5), Some(Kind::IdempotencyKeyReuse));

@@ -5,12 +5,13 @@
 //!   settling is dropping what came up to one; nobody else has to remember anything.
 //! - Its cost is that of what is under way, however much there is beneath.
 
+use crate::ledger::state::table::TableOverlay;
 use contract::Position;
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
 /// Rows by key, over others.
-pub(in crate::ledger) struct OverlayMap<K, V> {
+pub struct OverlayMap<K, V> {
     rows: HashMap<K, OverlayRow<V>>,
     /// In the order of their positions, with what each replaced in this layer.
     changes: VecDeque<OverlayChange<K, V>>,
@@ -45,30 +46,6 @@ impl<K: Clone + Eq + Hash, V> OverlayMap<K, V> {
         self.changes.push_back(OverlayChange { at, key, before });
     }
 
-    /// Takes back what entries behind `after` did.
-    pub(in crate::ledger) fn undo(&mut self, after: Position) {
-        while let Some(OverlayChange { key, before, .. }) = self.changes.pop_back_if(|change| change.at > after) {
-            match before {
-                Some(decided) => self.rows.insert(key, decided),
-                None => self.rows.remove(&key),
-            };
-        }
-    }
-
-    /// Entries up to `through` are in the rows beneath now.
-    pub(in crate::ledger) fn settle(&mut self, through: Position) {
-        while let Some(OverlayChange { key, .. }) = self.changes.pop_front_if(|change| change.at <= through) {
-            if self.rows.get(&key).is_some_and(|decided| decided.at <= through) {
-                self.rows.remove(&key);
-            }
-        }
-    }
-
-    /// Whether nothing is under way.
-    pub(in crate::ledger) fn is_empty(&self) -> bool {
-        self.rows.is_empty() && self.changes.is_empty()
-    }
-
     /// Whether the whole, `durable` rows beneath and these, has fewer than `max` rows.
     pub(in crate::ledger) fn has_room(&self, durable: usize, is_durable: impl Fn(&K) -> bool, max: usize) -> bool {
         if durable + self.rows.len() < max {
@@ -79,6 +56,29 @@ impl<K: Clone + Eq + Hash, V> OverlayMap<K, V> {
             changed.count()
         };
         durable + count(false) < max + count(true)
+    }
+}
+
+impl<K: Clone + Eq + Hash, V> TableOverlay for OverlayMap<K, V> {
+    fn undo(&mut self, after: Position) {
+        while let Some(OverlayChange { key, before, .. }) = self.changes.pop_back_if(|change| change.at > after) {
+            match before {
+                Some(decided) => self.rows.insert(key, decided),
+                None => self.rows.remove(&key),
+            };
+        }
+    }
+
+    fn settle(&mut self, through: Position) {
+        while let Some(OverlayChange { key, .. }) = self.changes.pop_front_if(|change| change.at <= through) {
+            if self.rows.get(&key).is_some_and(|decided| decided.at <= through) {
+                self.rows.remove(&key);
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.changes.is_empty()
     }
 }
 

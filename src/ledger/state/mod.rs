@@ -13,6 +13,7 @@ pub(super) mod dispatch;
 pub(super) mod projections;
 pub(super) mod registry;
 pub(super) mod snapshot;
+pub(super) mod table;
 pub(super) mod tables;
 pub(super) mod type_tag;
 
@@ -49,6 +50,8 @@ pub struct LedgerState {
     pub(super) answers_millis: i64,
     /// The last record: a checkpoint, and whether the log still is what it was, are known by it.
     pub(super) last: LastRecord,
+    /// The connection of a shared log over which the last record was last compared ([`catch_up`]).
+    pub(super) compared_over: Option<u64>,
     /// Facts of a newer version were skipped.
     pub(super) has_skipped: bool,
     /// Parts that come in pieces, and are not whole yet.
@@ -108,6 +111,7 @@ impl LedgerState {
             disk_tables: tables,
             answers_millis: 0,
             last: LastRecord::default(),
+            compared_over: None,
             has_skipped: false,
             carrying: CarriedPieces::default(),
             usage: EntryUsage::default(),
@@ -254,13 +258,17 @@ impl LedgerState {
         }
     }
 
-    /// A topic is gone. Its last sequence stays known until its events are removed ([`State::unremoved`]).
+    /// A topic is gone. Its last sequence stays known until its events are removed ([`Self::unremoved`]).
+    ///
+    /// An earlier `topicTrimmed` was written before the engine removed anything, so it does not show that the events are gone.
+    /// It is forgotten: only one that follows the deletion, written after the engine has removed everything, counts.
     fn apply_deletion(&mut self, entry: Entry, header: &RecordHeader) {
         self.tables.apply(&entry, header);
         if let Entry::TopicDeleted { number, through, .. } = &entry
             && *number > 0
         {
             self.set_tail(TopicNumber(*number), *through);
+            set(&mut self.trimmed, TopicNumber(*number), Sequence::ZERO);
         }
         Arc::make_mut(&mut self.registry).apply(entry, *header);
     }

@@ -1,111 +1,142 @@
-//! The parts of the small state beside the registry: maps that change row by row, too large to copy on every change.
+//! The tables of the state beside the registry: maps that change row by row, too large to copy on every change.
 //!
-//! - The durable rows of a part stand behind one lock, held for one look: the writer folds into them, everybody reads
-//!   them. So what is shown is what is durable, and nothing is copied to be shown.
-//! - Decisions see a part through its layer of what is not durable yet ([`crate::ledger::layer`]).
-//! - A new part adds a field and a line to each function here; the decision itself need not know.
+//! - The durable rows of a table are behind one lock, which is held for one look: the writer folds into them, everyone
+//!   else reads them. What is shown is therefore what is durable, and nothing is copied to be shown.
+//! - Decisions see a table through its overlay of rows that are not durable yet ([`StateTable::Overlay`]).
+//! - A new table is one line of [`state_tables!`] and one member of [`StateTablesSnapshot`].
 
-use super::claims::{
-    ClaimRows, ClaimsFold as _, ClaimsOverlay, ClaimsOverlayWriter as LayeredClaims, ClaimsSnapshot, DecidedClaims,
-};
-use super::consumers::{
-    ConsumerRows, ConsumersFold, ConsumersOverlay, ConsumersOverlayWriter, ConsumersSnapshot, DecidedConsumers,
-};
-use super::dead_letters::{
-    DeadLetterRows, DeadLettersFold as _, DeadLettersOverlay, DeadLettersOverlayWriter as LayeredLetters,
-    DeadLettersSnapshot, DecidedDeadLetters,
-};
-use super::dispatch::{
-    DecidedDispatch, DispatchFold as _, DispatchOverlay, DispatchOverlayWriter as LayeredDispatch, DispatchRows,
-    DispatchSnapshot,
-};
-use super::projections::{
-    DecidedProjections, ProjectionRows, ProjectionsFold as _, ProjectionsOverlay,
-    ProjectionsOverlayWriter as LayeredProjections, ProjectionsSnapshot,
-};
+use super::claims::{ClaimRows, HandlerSnapshot};
+use super::consumers::{ConsumerRows, ConsumersSnapshot};
+use super::dead_letters::{DeadLetterRows, DeadLettersSnapshot};
+use super::dispatch::DispatchRows;
+use super::projections::deleted_projections::DeletedProjections;
+use super::projections::{ProjectionRows, ProjectionsSnapshot};
+use super::table::{Decided, StateTable, TableOverlay};
 use crate::ledger::decide::overlay_map::OverlayMap;
 use crate::ledger::disk::row_codec::IdempotencyRow;
 use crate::ledger::facts::entry::Entry;
-use crate::ledger::state::projections::deleted_projections::DeletedProjections;
 use contract::Position;
 use log::RecordHeader;
 use serde::{Deserialize, Serialize};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
-/// The durable rows of every part.
-#[derive(Default)]
-pub struct StateTables {
-    readers: RwLock<ConsumerRows>,
-    projections: RwLock<ProjectionRows>,
-    claims: RwLock<ClaimRows>,
-    dead_letters: RwLock<DeadLetterRows>,
-    dispatch: RwLock<DispatchRows>,
+/// Declares the tables: their durable rows ([`StateTables`]) and their overlays ([`TableOverlays`]).
+macro_rules! state_tables {
+    ($($(#[$doc:meta])* $table:ident: $rows:ty,)*) => {
+        /// The durable rows of every table.
+        #[derive(Default)]
+        pub struct StateTables {
+            $($table: RwLock<$rows>,)*
+        }
+
+        impl StateTables {
+            $($(#[$doc])*
+            ///
+            /// The writer cannot fold while the guard is held: take what is needed and drop it.
+            pub fn $table(&self) -> RwLockReadGuard<'_, $rows> {
+                self.$table.read().unwrap_or_else(PoisonError::into_inner)
+            })*
+
+            /// Folds one durable fact into every table.
+            pub(in crate::ledger) fn apply(&self, entry: &Entry, header: &RecordHeader) {
+                $(StateTable::apply(&mut *self.$table.write().unwrap_or_else(PoisonError::into_inner), entry, header);)*
+            }
+
+            /// Replaces the rows of every table.
+            pub(in crate::ledger) fn replace(&self, snapshot: StateTablesSnapshot) {
+                let new = Self::from(snapshot);
+                $({
+                    let rows = new.$table.into_inner().unwrap_or_else(PoisonError::into_inner);
+                    *self.$table.write().unwrap_or_else(PoisonError::into_inner) = rows;
+                })*
+            }
+        }
+
+        /// What was decided about each table and is not durable yet.
+        #[derive(Default)]
+        pub(in crate::ledger) struct TableOverlays {
+            /// Idempotency keys of stored replies. Their durable rows are in the on-disk table of idempotency keys.
+            replies: OverlayMap<u128, IdempotencyRow>,
+            $($table: <$rows as StateTable>::Overlay,)*
+        }
+
+        impl TableOverlays {
+            $($(#[$doc])*
+            /// As decided so far, at `now`.
+            pub(in crate::ledger) fn $table<'a>(&'a self, tables: &'a StateTables, now: i64) -> Decided<'a, $rows> {
+                Decided { durable: tables.$table(), overlay: &self.$table, now }
+            })*
+
+            /// Makes a fact visible to the decisions that follow.
+            pub(in crate::ledger) fn decide(&mut self, tables: &StateTables, entry: &Entry, header: &RecordHeader) {
+                $(tables.$table().decide(&mut self.$table, entry, header);)*
+            }
+
+            /// Takes back the facts behind `after`.
+            pub(in crate::ledger) fn undo(&mut self, after: Position) {
+                self.replies.undo(after);
+                $(self.$table.undo(after);)*
+            }
+
+            /// Facts up to `through` are durable and folded into the tables.
+            pub(in crate::ledger) fn settle(&mut self, through: Position) {
+                self.replies.settle(through);
+                $(self.$table.settle(through);)*
+            }
+
+            /// Whether nothing is decided that is not durable.
+            pub(in crate::ledger) fn is_empty(&self) -> bool {
+                self.replies.is_empty() $(&& self.$table.is_empty())*
+            }
+        }
+    };
 }
 
-/// What was decided about each part and is not durable yet.
-#[derive(Default)]
-pub(in crate::ledger) struct TableOverlays {
-    readers: ConsumersOverlay,
-    projections: ProjectionsOverlay,
-    /// Keys of kept answers. Their durable rows are in the table of idempotency keys.
-    answers: OverlayMap<u128, IdempotencyRow>,
-    claims: ClaimsOverlay,
-    letters: DeadLettersOverlay,
-    dispatch: DispatchOverlay,
+state_tables! {
+    /// Consumers and the offsets of groups.
+    consumers: ConsumerRows,
+    /// Projections and their checkpoints.
+    projections: ProjectionRows,
+    /// Claims and the policies of handlers.
+    claims: ClaimRows,
+    /// Dead letters.
+    dead_letters: DeadLetterRows,
+    /// Subscriptions, jobs and pools.
+    dispatch: DispatchRows,
 }
 
-/// The parts in a checkpoint. None of them has a default: a checkpoint that lacks one was written by a version that did
-/// not fold it, and the log is folded instead.
+impl TableOverlays {
+    /// The reply that was decided under a key and is not durable yet.
+    pub(in crate::ledger) fn reply(&self, key: u128) -> Option<IdempotencyRow> {
+        self.replies.get(&key).flatten().copied()
+    }
+
+    /// Makes a stored reply visible to the decisions that follow.
+    pub(in crate::ledger) fn decide_reply(&mut self, key: u128, row: IdempotencyRow) {
+        self.replies.set(row.position, key, Some(row));
+    }
+}
+
+/// The tables in a checkpoint. No member has a default: a checkpoint that lacks one was written by a version that did
+/// not fold that table, and the log is folded instead.
 #[derive(Serialize, Deserialize)]
 pub(in crate::ledger) struct StateTablesSnapshot {
-    readers: ConsumersSnapshot,
+    #[serde(rename = "readers")]
+    consumers: ConsumersSnapshot,
     projections: ProjectionsSnapshot,
     deleted_projections: DeletedProjections,
-    claims: ClaimsSnapshot,
+    claims: Vec<HandlerSnapshot>,
     dead_letters: DeadLettersSnapshot,
-    dispatch: DispatchSnapshot,
+    dispatch: DispatchRows,
 }
 
 impl StateTables {
-    /// Consumers and the offsets of groups. Held, it keeps the writer from folding: look and let go.
-    pub fn consumers(&self) -> RwLockReadGuard<'_, ConsumerRows> {
-        self.readers.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Projections and their checkpoints. Held, it keeps the writer from folding: look and let go.
-    pub fn projections(&self) -> RwLockReadGuard<'_, ProjectionRows> {
-        self.projections.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Claims and the policies of handlers. Held, it keeps the writer from folding: look and let go.
-    pub fn claims(&self) -> RwLockReadGuard<'_, ClaimRows> {
-        self.claims.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Dead letters. Held, it keeps the writer from folding: look and let go.
-    pub fn dead_letters(&self) -> RwLockReadGuard<'_, DeadLetterRows> {
-        self.dead_letters.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Subscriptions, jobs and pools. Held, it keeps the writer from folding: look and let go.
-    pub fn dispatch(&self) -> RwLockReadGuard<'_, DispatchRows> {
-        self.dispatch.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes in one fact.
-    pub(in crate::ledger) fn apply(&self, entry: &Entry, header: &RecordHeader) {
-        self.readers.write().unwrap_or_else(PoisonError::into_inner).apply(entry, header.time);
-        self.projections.write().unwrap_or_else(PoisonError::into_inner).apply(entry, header.time);
-        self.claims.write().unwrap_or_else(PoisonError::into_inner).apply(entry, header);
-        self.dead_letters.write().unwrap_or_else(PoisonError::into_inner).apply(entry, header);
-        self.dispatch.write().unwrap_or_else(PoisonError::into_inner).apply(entry, header);
-    }
-
     pub(in crate::ledger) fn snapshot(&self) -> StateTablesSnapshot {
+        let (projections, deleted_projections) = self.projections().snapshot();
         StateTablesSnapshot {
-            readers: self.consumers().snapshot(),
-            projections: self.projections().snapshot(),
-            deleted_projections: self.projections().deleted().clone(),
+            consumers: self.consumers().snapshot(),
+            projections,
+            deleted_projections,
             claims: self.claims().snapshot(),
             dead_letters: self.dead_letters().snapshot(),
             dispatch: self.dispatch().snapshot(),
@@ -113,99 +144,17 @@ impl StateTables {
     }
 }
 
-impl StateTables {
-    /// All of them are these from here on.
-    pub(in crate::ledger) fn replace(&self, snapshot: StateTablesSnapshot) {
-        let StateTablesSnapshot { readers, projections, deleted_projections, claims, dead_letters: letters, dispatch } =
-            snapshot;
-        *self.readers.write().unwrap_or_else(PoisonError::into_inner) = readers.into();
-        *self.projections.write().unwrap_or_else(PoisonError::into_inner) = (projections, deleted_projections).into();
-        *self.claims.write().unwrap_or_else(PoisonError::into_inner) = claims.into();
-        *self.dead_letters.write().unwrap_or_else(PoisonError::into_inner) = letters.into();
-        *self.dispatch.write().unwrap_or_else(PoisonError::into_inner) = dispatch.counted();
-    }
-}
-
 impl From<StateTablesSnapshot> for StateTables {
     fn from(snapshot: StateTablesSnapshot) -> Self {
-        let StateTablesSnapshot { readers, projections, deleted_projections, claims, dead_letters: letters, dispatch } =
+        let StateTablesSnapshot { consumers, projections, deleted_projections, claims, dead_letters, dispatch } =
             snapshot;
         Self {
-            readers: RwLock::new(readers.into()),
-            projections: RwLock::new((projections, deleted_projections).into()),
-            claims: RwLock::new(claims.into()),
-            dead_letters: RwLock::new(letters.into()),
-            dispatch: RwLock::new(dispatch.counted()),
+            consumers: RwLock::new(StateTable::restore(consumers)),
+            projections: RwLock::new(StateTable::restore((projections, deleted_projections))),
+            claims: RwLock::new(StateTable::restore(claims)),
+            dead_letters: RwLock::new(StateTable::restore(dead_letters)),
+            dispatch: RwLock::new(StateTable::restore(dispatch)),
         }
-    }
-}
-
-impl TableOverlays {
-    /// Consumers and offsets as decided so far, judged at `now`.
-    pub(in crate::ledger) fn consumers<'a>(&'a self, tables: &'a StateTables, now: i64) -> DecidedConsumers<'a> {
-        DecidedConsumers { durable: tables.consumers(), layer: &self.readers, now }
-    }
-
-    /// Projections as decided so far.
-    pub(in crate::ledger) fn projections<'a>(&'a self, tables: &'a StateTables) -> DecidedProjections<'a> {
-        DecidedProjections { durable: tables.projections(), layer: &self.projections }
-    }
-
-    /// Claims as decided so far.
-    pub(in crate::ledger) fn claims<'a>(&'a self, tables: &'a StateTables) -> DecidedClaims<'a> {
-        DecidedClaims { durable: tables.claims(), layer: &self.claims }
-    }
-
-    /// Dead letters as decided so far.
-    pub(in crate::ledger) fn dead_letters<'a>(&'a self, tables: &'a StateTables) -> DecidedDeadLetters<'a> {
-        DecidedDeadLetters { durable: tables.dead_letters(), layer: &self.letters }
-    }
-
-    /// Subscriptions, jobs and pools as decided so far.
-    pub(in crate::ledger) fn dispatch<'a>(&'a self, tables: &'a StateTables) -> DecidedDispatch<'a> {
-        DecidedDispatch { durable: tables.dispatch(), layer: &self.dispatch }
-    }
-
-    /// Makes a fact visible to the decisions that follow.
-    pub(in crate::ledger) fn note(&mut self, tables: &StateTables, entry: &Entry, header: &RecordHeader) {
-        let mut consumers =
-            ConsumersOverlayWriter { durable: &tables.consumers(), layer: &mut self.readers, at: header.position };
-        consumers.apply(entry, header.time);
-        let (durable, layer, at) = (&tables.projections(), &mut self.projections, header.position);
-        LayeredProjections { durable, layer, at }.apply(entry, header.time);
-        LayeredClaims { durable: &tables.claims(), layer: &mut self.claims, at }.apply(entry, header);
-        LayeredLetters { durable: &tables.dead_letters(), layer: &mut self.letters, at }.apply(entry, header);
-        LayeredDispatch { durable: &tables.dispatch(), layer: &mut self.dispatch, at }.apply(entry, header);
-    }
-
-    /// The answer decided under a key and not durable yet.
-    pub(in crate::ledger) fn answer(&self, key: u128) -> Option<IdempotencyRow> {
-        self.answers.get(&key).flatten().copied()
-    }
-
-    /// Makes a kept answer visible to the decisions that follow.
-    pub(in crate::ledger) fn note_answer(&mut self, key: u128, row: IdempotencyRow) {
-        self.answers.set(row.position, key, Some(row));
-    }
-
-    /// Takes back the facts behind `after`.
-    pub(in crate::ledger) fn undo(&mut self, after: Position) {
-        self.readers.undo(after);
-        self.projections.undo(after);
-        self.answers.undo(after);
-        self.claims.undo(after);
-        self.letters.undo(after);
-        self.dispatch.undo(after);
-    }
-
-    /// Facts up to `through` are durable and in the parts.
-    pub(in crate::ledger) fn settle(&mut self, through: Position) {
-        self.readers.settle(through);
-        self.projections.settle(through);
-        self.answers.settle(through);
-        self.claims.settle(through);
-        self.letters.settle(through);
-        self.dispatch.settle(through);
     }
 }
 
@@ -240,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fact_is_decided_first_then_durable_and_then_no_longer_in_the_layer() {
+    fn a_fact_is_decided_first_then_durable_and_then_no_longer_in_the_overlay() {
         let (mut state, mut overlay) = (LedgerState::new(DiskTables::in_memory(|_| 0)), Overlay::default());
         let mut decision = Decision::new(&state, &mut overlay, 1);
         commit(&mut decision, 1);
@@ -266,6 +215,6 @@ mod tests {
             assert!(state.tables.projections().get(&format!("p{offset}")).is_some());
             assert_eq!(decided(&Decision::new(&state, &mut overlay, 1)), Some(4));
         }
-        assert!(overlay.layers.readers.is_empty() && overlay.layers.projections.is_empty());
+        assert!(overlay.tables.is_empty());
     }
 }

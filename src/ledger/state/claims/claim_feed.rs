@@ -1,8 +1,8 @@
-//! Feeds: what changed of a handler's claims in a topic, for whoever keeps work ready for it.
+//! Change feeds: which claims of a handler changed in a topic, for the process that keeps a shared group's backlog.
 //!
-//! - A change is noted while it is folded, so whoever is told of it finds it in the rows.
-//! - A feed that nobody empties does not grow: beyond a bound it only says that much has changed.
-//! - A feed is there for as long as somebody holds it.
+//! - A change is noted by the fold, after the rows have changed: a reader of the feed finds the change in the rows.
+//! - A feed is bounded: if it is not read, it only records that many claims have changed.
+//! - A feed exists as long as a reader holds it.
 
 use contract::Sequence;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 /// Changes remembered one by one.
 const CHANGES_MAX: usize = 100_000;
 
-/// What changed since somebody last asked.
+/// Changes since the last [`ClaimFeed::take`].
 #[derive(Default)]
 pub struct ClaimFeed {
     changes: Mutex<ClaimChanges>,
@@ -22,25 +22,25 @@ pub struct ClaimFeed {
 /// Some changes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ClaimChanges {
-    /// Events whose claims changed.
+    /// Events whose claims changed, by the sequences that identify them.
     pub sequences: Vec<Sequence>,
-    /// Whether anything may have changed.
+    /// Any claim may have changed.
     pub everything: bool,
 }
 
 impl ClaimFeed {
-    /// What changed since this was last asked.
+    /// The changes since the last call.
     pub fn take(&self) -> ClaimChanges {
         std::mem::take(&mut *self.lock())
     }
 
-    /// Moves with every change.
+    /// Grows with every change.
     #[must_use]
     pub fn version(&self) -> watch::Receiver<u64> {
         self.version.subscribe()
     }
 
-    /// Wakes whoever waits for changes.
+    /// Wakes the tasks that wait for changes.
     pub fn nudge(&self) {
         self.version.send_modify(|version| *version += 1);
     }
@@ -60,7 +60,7 @@ impl ClaimFeed {
     }
 }
 
-/// The feeds somebody holds, by topic and handler.
+/// The feeds that have readers, by topic and handler.
 #[derive(Default)]
 pub(in crate::ledger) struct ClaimFeeds(Mutex<BTreeMap<u32, BTreeMap<String, Weak<ClaimFeed>>>>);
 
@@ -80,7 +80,7 @@ impl ClaimFeeds {
         })
     }
 
-    /// The claim of one event changed; or of any, where none is named.
+    /// The claim of one event changed; without a sequence, any claim may have.
     pub(in crate::ledger) fn note(&self, handler: &str, topic: u32, sequence: Option<Sequence>) {
         let feed = {
             let feeds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_feed_tells_its_own_changes_once_and_forgets_none() {
+    fn a_feed_returns_its_own_changes_once_and_loses_none() {
         let feeds = ClaimFeeds::default();
         let feed = feeds.open("billing", 3);
         assert!(Arc::ptr_eq(&feed, &feeds.open("billing", 3)));

@@ -1,10 +1,12 @@
-//! Finished claims of one handler in one topic: a bit per event, whatever the order they were finished in.
+//! Finished claims of one handler in one topic: one bit per event, in whatever order the events were finished.
 //!
-//! - A finished event stays finished. Bits go with the events they speak of, when the topic is trimmed; below the trim
-//!   everything counts as finished.
-//! - Who may say "done" twice must be told from who lost its claim. An event that was claimed once was finished by that
-//!   claim, and the log tells which it was. Of the others, which are few, the finishing token is remembered, the last
-//!   [`limits::FINISHING_TOKENS_KEPT`] of them; beyond that nobody is believed.
+//! - An event is identified by the sequence at which it was first stored. A republished copy has the same bit.
+//! - A finished event stays finished, also when retention removes it: a copy of it may be stored further on. Bits of removed
+//!   events are kept for the last [`limits::FINISHED_BELOW_TRIM_KEPT`] sequences below the trim; everything older counts as
+//!   finished.
+//! - A worker that repeats its `done` must be distinguished from one that has lost its claim. An event that was claimed once
+//!   was finished by that claim, and the log has the entry. For the others, which are few, the finishing token is stored, the
+//!   last [`limits::FINISHING_TOKENS_KEPT`] of them; beyond that every repeated `done` is refused.
 
 use crate::ledger::state::bitmap::{self, from_text, to_text};
 use contract::{FencingToken, Sequence, limits};
@@ -12,18 +14,21 @@ use roaring::RoaringTreemap;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What was finished, and by whom where that is not plain.
+/// Which events are finished, and by whom where the log alone does not say.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(in crate::ledger) struct FinishedClaims {
     all: RoaringTreemap,
-    /// Those of them that were claimed more than once, or by nobody.
+    /// Events that were claimed more than once, or finished without a claim. An event that is handed out again after it was
+    /// finished is one of them, although it is not in `all` until it is finished again.
     contended: RoaringTreemap,
-    /// Who finished those, of the last of them.
+    /// The finishing tokens of those, as far as they are kept.
     tokens: BTreeMap<Sequence, FencingToken>,
-    /// Those that a corrected event has replaced: they are final, and no reset or republish brings them back.
+    /// Events that a corrected event has replaced: they are final, and no reset or republish brings them back.
     replaced: RoaringTreemap,
-    /// Gone up to here, and finished for that.
+    /// Retention has removed the events up to here.
     trimmed: Sequence,
+    /// Up to here no bits are kept: everything counts as finished.
+    forgotten: Sequence,
 }
 
 /// Who finished an event.
@@ -33,16 +38,16 @@ pub enum FinishedBy {
     First,
     /// The claim with this token, of several.
     By(FencingToken),
-    /// Nobody who could say so again: a person decided it, or it is too long ago.
+    /// No claim that is known: an operator decided it, or the token is no longer kept.
     Nobody,
-    /// A person, by publishing a corrected event instead; it is never handed out again.
+    /// An operator, by publishing a corrected event instead; it is never handed out again.
     Replaced,
 }
 
 impl FinishedClaims {
-    /// Who finished an event; `None` while nobody has.
+    /// Who finished an event; `None` if it is not finished.
     pub(in crate::ledger) fn get(&self, sequence: Sequence) -> Option<FinishedBy> {
-        if sequence <= self.trimmed {
+        if sequence <= self.forgotten {
             return Some(FinishedBy::First);
         }
         if !self.all.contains(sequence.get()) {
@@ -58,7 +63,7 @@ impl FinishedClaims {
     }
 
     pub(in crate::ledger) fn insert(&mut self, sequence: Sequence, finish: FinishedBy) {
-        if sequence <= self.trimmed || !self.all.insert(sequence.get()) || finish == FinishedBy::First {
+        if sequence <= self.forgotten || !self.all.insert(sequence.get()) || finish == FinishedBy::First {
             return;
         }
         self.contended.insert(sequence.get());
@@ -71,27 +76,33 @@ impl FinishedClaims {
                 self.tokens.pop_first();
             }
         }
+        debug_assert!(self.get(sequence).is_some(), "an inserted event is finished");
     }
 
-    /// The highest sequence finished.
+    /// Whether more than one claim of an event may be in the log, so that the finishing one must be recorded.
+    pub(in crate::ledger) fn is_contended(&self, sequence: Sequence) -> bool {
+        self.contended.contains(sequence.get())
+    }
+
+    /// The highest finished sequence; the trim, if nothing after it is finished.
     pub(in crate::ledger) fn highest(&self) -> Sequence {
         Sequence(self.all.max().unwrap_or(0)).max(self.trimmed)
     }
 
-    /// Those of a run that are finished, still there, and could be worked on again: all but the replaced ones.
+    /// The finished events of a range that are still stored and can be worked on again: all except the replaced ones.
     pub(in crate::ledger) fn run(&self, from: Sequence, to: Sequence) -> impl Iterator<Item = Sequence> {
         let mut bits = self.all.iter();
-        bits.advance_to(from.get());
+        bits.advance_to(from.max(self.trimmed.next()).get());
         let run = bits.take_while(move |bit| *bit <= to.get());
         run.filter(|bit| !self.replaced.contains(*bit)).map(Sequence)
     }
 
-    /// How many events behind `after`, up to `through`, are finished.
+    /// How many events after `after`, up to `through`, are finished.
     pub(in crate::ledger) fn count(&self, after: Sequence, through: Sequence) -> u64 {
         self.all.rank(through.get()).saturating_sub(self.all.rank(after.get()))
     }
 
-    /// How many events behind `after`, up to `through`, are finished or among these others.
+    /// How many events after `after`, up to `through`, are finished or in `others`.
     pub(in crate::ledger) fn count_with(&self, others: &RoaringTreemap, after: Sequence, through: Sequence) -> u64 {
         let count = |bits: &RoaringTreemap| bits.rank(through.get()).saturating_sub(bits.rank(after.get()));
         (count(&self.all) + count(others)).saturating_sub(count(&(&self.all & others)))
@@ -102,34 +113,45 @@ impl FinishedClaims {
         self.replaced.contains(sequence.get())
     }
 
-    /// Whether nothing is remembered of an event that is still there.
+    /// Whether no event that is still stored is finished.
     pub(in crate::ledger) fn is_empty(&self) -> bool {
-        self.all.is_empty()
+        self.all.max().is_none_or(|last| last <= self.trimmed.get())
     }
 
-    /// A run is to be worked on again: nothing of it counts as finished but what was replaced. What is gone stays so.
+    /// Where the events begin that are to be worked on again from `from` on. Whoever goes back to the first stored event
+    /// works again on everything that is stored, also on copies of events that were removed.
+    pub(in crate::ledger) fn start_of_repeat(&self, from: Sequence) -> Sequence {
+        if from <= self.trimmed.next() { self.forgotten.next() } else { from }
+    }
+
+    /// A range is to be worked on again: nothing in it counts as finished except the replaced events.
     pub(in crate::ledger) fn clear(&mut self, from: Sequence, to: Sequence) {
         let run = from.get()..=to.get();
         let replaced: Vec<_> = self.replaced.iter().filter(|bit| run.contains(bit)).collect();
-        self.all.remove_range(run.clone());
-        self.contended.remove_range(run);
+        let mut claimed_before = self.all.clone();
+        claimed_before.remove_range(..from.get());
+        to.get().checked_add(1).into_iter().for_each(|end| _ = claimed_before.remove_range(end..));
+        self.contended |= claimed_before;
+        self.all.remove_range(run);
         self.tokens.retain(|sequence, _| !(from..=to).contains(sequence));
-        self.all.extend(replaced.iter().copied());
-        self.contended.extend(replaced);
+        self.all.extend(replaced);
     }
 
-    /// The last sequence that is gone.
-    pub(in crate::ledger) const fn trimmed(&self) -> Sequence {
-        self.trimmed
-    }
-
-    /// Events up to here are gone.
+    /// Retention has removed the events up to here. Their bits stay, compressed to runs.
     pub(in crate::ledger) fn trim(&mut self, through: Sequence) {
         self.trimmed = self.trimmed.max(through);
-        self.all.remove_range(..=through.get());
-        self.contended.remove_range(..=through.get());
-        self.replaced.remove_range(..=through.get());
-        self.tokens = self.tokens.split_off(&through.next());
+        let forgotten = Sequence(self.trimmed.get().saturating_sub(limits::FINISHED_BELOW_TRIM_KEPT));
+        if forgotten > self.forgotten {
+            self.forgotten = forgotten;
+            for bits in [&mut self.all, &mut self.contended, &mut self.replaced] {
+                bits.remove_range(..=forgotten.get());
+            }
+            self.tokens = self.tokens.split_off(&forgotten.next());
+        }
+        for bits in [&mut self.all, &mut self.contended, &mut self.replaced] {
+            bits.optimize();
+        }
+        debug_assert!(self.forgotten <= self.trimmed, "only bits of removed events are forgotten");
     }
 
     pub(in crate::ledger) fn snapshot(&self) -> FinishedSnapshot {
@@ -140,6 +162,7 @@ impl FinishedClaims {
             tokens,
             replaced: to_text(&self.replaced),
             trimmed: self.trimmed,
+            forgotten: Some(self.forgotten),
         }
     }
 }
@@ -153,10 +176,13 @@ pub(in crate::ledger) struct FinishedSnapshot {
     #[serde(with = "bitmap::checked")]
     contended: String,
     tokens: Vec<(Sequence, FencingToken)>,
-    /// Without it the checkpoint is of a version that did not remember them, and the log is folded instead.
+    /// If it is missing, the checkpoint was written by a version that did not record it, and the log is folded instead.
     #[serde(with = "bitmap::checked")]
     replaced: String,
     trimmed: Sequence,
+    /// If it is missing, the version that wrote the checkpoint removed all bits below the trim.
+    #[serde(default)]
+    forgotten: Option<Sequence>,
 }
 
 impl From<FinishedSnapshot> for FinishedClaims {
@@ -168,6 +194,7 @@ impl From<FinishedSnapshot> for FinishedClaims {
             tokens: snapshot.tokens.into_iter().collect(),
             replaced: bits(&snapshot.replaced),
             trimmed: snapshot.trimmed,
+            forgotten: snapshot.forgotten.unwrap_or(snapshot.trimmed),
         }
     }
 }
@@ -188,28 +215,60 @@ mod tests {
         (1..=8).map(|sequence| finished.get(Sequence(sequence))).collect()
     }
 
+    fn through_a_checkpoint(finished: &FinishedClaims) -> FinishedClaims {
+        let text = serde_json::to_string(&finished.snapshot()).unwrap();
+        serde_json::from_str::<FinishedSnapshot>(&text).unwrap().into()
+    }
+
+    const BY: Option<FinishedBy> = Some(FinishedBy::By(FencingToken(40)));
+    const FIRST: Option<FinishedBy> = Some(FinishedBy::First);
+    const NOBODY: Option<FinishedBy> = Some(FinishedBy::Nobody);
+
     #[test]
     fn who_finished_an_event_is_remembered_through_a_checkpoint() {
-        let (first, by, nobody) =
-            (Some(FinishedBy::First), Some(FinishedBy::By(FencingToken(40))), Some(FinishedBy::Nobody));
-        let text = serde_json::to_string(&sample().snapshot()).unwrap();
-        let again: FinishedClaims = serde_json::from_str::<FinishedSnapshot>(&text).unwrap().into();
+        let again = through_a_checkpoint(&sample());
         assert_eq!(again, sample());
-        assert_eq!(all(&again), [first, None, None, None, by, None, nobody, None]);
+        assert_eq!(all(&again), [FIRST, None, None, None, BY, None, NOBODY, None]);
+        let text = serde_json::to_string(&sample().snapshot()).unwrap();
         assert!(serde_json::from_str::<FinishedSnapshot>(&text.replacen("\"all\":\"", "\"all\":\"AA", 1)).is_err());
     }
 
+    /// What was never done was answered `done` once its original was removed.
     #[test]
-    fn a_finish_is_final_and_a_trim_takes_the_bits_but_not_the_fact() {
+    fn a_removed_event_is_finished_only_if_it_was_finished() {
         let mut finished = sample();
         finished.insert(Sequence(5), FinishedBy::First);
-        assert_eq!(finished.get(Sequence(5)), Some(FinishedBy::By(FencingToken(40))));
-        finished.trim(Sequence(5));
-        finished.insert(Sequence(2), FinishedBy::By(FencingToken(50)));
-        assert_eq!((finished.all.len(), finished.tokens.len(), finished.highest()), (1, 0, Sequence(7)));
-        assert_eq!(all(&finished)[..6], [Some(FinishedBy::First); 5].into_iter().chain([None]).collect::<Vec<_>>());
+        finished.trim(Sequence(6));
+        assert_eq!(all(&finished), [FIRST, None, None, None, BY, None, NOBODY, None]);
+        assert_eq!(finished.highest(), Sequence(7));
+        finished.insert(Sequence(2), FinishedBy::First);
         finished.trim(Sequence(9));
-        assert_eq!((finished.all.len(), finished.highest()), (0, Sequence(9)));
+        assert_eq!((finished.is_empty(), finished.highest()), (true, Sequence(9)));
+        assert_eq!(all(&through_a_checkpoint(&finished)), [FIRST, FIRST, None, None, BY, None, NOBODY, None]);
+        assert_eq!(finished.run(Sequence(1), Sequence(9)).count(), 0);
+    }
+
+    #[test]
+    fn far_below_the_trim_and_in_an_older_checkpoint_everything_counts_as_finished() {
+        let mut finished = sample();
+        finished.trim(Sequence(limits::FINISHED_BELOW_TRIM_KEPT + 6));
+        assert_eq!((all(&finished)[3..].to_vec(), finished.tokens.len()), (vec![FIRST, FIRST, FIRST, NOBODY, None], 0));
+        let mut old = sample();
+        old.trim(Sequence(3));
+        let text = serde_json::to_string(&old.snapshot()).unwrap();
+        let text = text.replacen(",\"forgotten\":0", "", 1);
+        let again: FinishedClaims = serde_json::from_str::<FinishedSnapshot>(&text).unwrap().into();
+        assert_eq!(all(&again)[..5], [FIRST, FIRST, FIRST, None, BY]);
+    }
+
+    #[test]
+    fn what_is_finished_again_after_a_reset_is_finished_by_the_later_claim() {
+        let mut finished = sample();
+        finished.clear(Sequence(1), Sequence(u64::MAX));
+        assert_eq!(all(&finished), [None; 8]);
+        assert!(finished.is_contended(Sequence(1)) && !finished.is_contended(Sequence(2)));
+        finished.insert(Sequence(1), FinishedBy::By(FencingToken(50)));
+        assert_eq!(all(&through_a_checkpoint(&finished))[0], Some(FinishedBy::By(FencingToken(50))));
     }
 
     #[test]
@@ -218,12 +277,13 @@ mod tests {
         finished.insert(Sequence(6), FinishedBy::Replaced);
         assert_eq!(finished.run(Sequence(1), Sequence(8)).collect::<Vec<_>>(), [1, 5, 7].map(Sequence));
         finished.clear(Sequence(1), Sequence(u64::MAX));
-        let again: FinishedClaims = finished.snapshot().into();
+        let again = through_a_checkpoint(&finished);
         assert_eq!(again, finished);
         assert_eq!(all(&again), [None, None, None, None, None, Some(FinishedBy::Replaced), None, None]);
         assert_eq!((again.count(Sequence(0), Sequence(9)), again.count(Sequence(6), Sequence(9))), (1, 0));
         finished.trim(Sequence(6));
-        assert!(finished.is_empty() && finished.replaced.is_empty());
+        finished.clear(finished.start_of_repeat(Sequence(7)), Sequence(u64::MAX));
+        assert!(finished.is_empty() && finished.is_replaced(Sequence(6)));
     }
 
     #[test]

@@ -16,21 +16,23 @@ pub(in crate::ledger) trait ClaimsFold {
     fn put_policy(&mut self, handler: &str, policy: NewHandler);
     fn trim(&mut self, topic: u32, through: Sequence, time: i64);
     fn apply_group_progress(&mut self, group: &str, topic: u32, change: &GroupProgressChange<'_>, at: Position);
-    /// Nothing is known any more of a handler: in one topic, or at all.
+    /// Whether more than one claim of an event may be in the log: it is handed out again after it was finished.
+    fn is_contended(&self, key: &ClaimKey) -> bool;
+    /// Removes everything about a handler: in one topic, or in all.
     fn forget(&mut self, handler: &str, topic: Option<u32>);
-    /// Nothing is known any more of a topic. Only durable rows do: what is decided about a deleted topic is refused.
+    /// Removes everything about a topic. Only the durable rows do so: decisions about a deleted topic are refused.
     fn forget_topic(&mut self, _topic: u32) {}
-    /// The log says something of a handler at `time`.
+    /// The log has an entry about a handler, with this time.
     fn touch(&mut self, handler: &str, time: i64);
 
-    /// Takes in one fact. Total: a fact about an unknown claim, or something else, changes nothing.
+    /// Applies one entry. Total: an entry about an unknown claim, or about something else, changes nothing.
     fn apply(&mut self, entry: &Entry, header: &RecordHeader) {
         let time = header.time;
         match entry {
             Entry::HandlerPut { name, definition } => self.put_policy(name, definition.clone()),
             Entry::ClaimTaken { claim, event, owner, lease_millis, attempt } => {
-                let given = ClaimGrant { event: *event, owner, lease_millis: *lease_millis, attempt: *attempt };
-                self.take(claim, given, header);
+                let grant = ClaimGrant { event: *event, owner, lease_millis: *lease_millis, attempt: *attempt };
+                self.take(claim, grant, header);
             }
             Entry::ClaimExtended { claim } => self.change(claim, |row| {
                 row.standing = ClaimState::Live { until: time.saturating_add(row.lease_millis) };
@@ -43,7 +45,8 @@ pub(in crate::ledger) trait ClaimsFold {
             }
             Entry::ClaimDone { claim, token } => {
                 if let Some(ClaimSlot::Open(row)) = self.known(claim) {
-                    let finish = if row.claims == 1 { FinishedBy::First } else { FinishedBy::By(*token) };
+                    let is_only_claim = row.claims == 1 && !self.is_contended(claim);
+                    let finish = if is_only_claim { FinishedBy::First } else { FinishedBy::By(*token) };
                     self.put(claim, ClaimSlot::Finished(finish));
                 }
             }
@@ -83,23 +86,23 @@ pub(in crate::ledger) trait ClaimsFold {
         }
     }
 
-    /// A person has decided about a claim that was given up.
+    /// An operator has resolved the dead letter of a claim.
     fn resolve(&mut self, key: &ClaimKey, finish: FinishedBy) {
         if let Some(ClaimSlot::Open(_)) = self.known(key) {
             self.put(key, ClaimSlot::Finished(finish));
         }
     }
 
-    /// A claim is given: the event's first, or one after another.
-    fn take(&mut self, key: &ClaimKey, given: ClaimGrant<'_>, header: &RecordHeader) {
+    /// A claim is granted: the event's first, or a later one.
+    fn take(&mut self, key: &ClaimKey, grant: ClaimGrant<'_>, header: &RecordHeader) {
         let (time, token) = (header.time, FencingToken(header.position.get()));
-        let ClaimGrant { event, owner, lease_millis, attempt } = given;
+        let ClaimGrant { event, owner, lease_millis, attempt } = grant;
         let mut row = match self.known(key) {
             Some(ClaimSlot::Open(row)) => row,
             Some(ClaimSlot::Finished(_)) => return,
             None => ClaimRow::new(event, time),
         };
-        // Taken over from somebody who fell silent.
+        // Taken over from a worker whose lease has expired.
         if matches!(row.standing, ClaimState::Live { .. }) && row.claims > 0 {
             row.failed(lease_expired(), time);
         }
@@ -118,7 +121,7 @@ pub(in crate::ledger) trait ClaimsFold {
     }
 }
 
-/// What changes about how a group divides a topic.
+/// A change to a shared group's progress in a topic.
 pub(in crate::ledger) enum GroupProgressChange<'a> {
     Began(Offset),
     Passed(&'a [(Sequence, Sequence)]),
@@ -126,7 +129,7 @@ pub(in crate::ledger) enum GroupProgressChange<'a> {
     Moved(Offset),
 }
 
-/// What a claim was given with.
+/// What an entry says about the claim that it grants.
 pub(in crate::ledger) struct ClaimGrant<'a> {
     event: Uuid,
     owner: &'a str,
@@ -135,7 +138,7 @@ pub(in crate::ledger) struct ClaimGrant<'a> {
 }
 
 impl ClaimRow {
-    /// Of an event nobody has claimed yet.
+    /// The row of an event that was not claimed before.
     const fn new(event: Uuid, time: i64) -> Self {
         Self {
             event,
@@ -162,8 +165,8 @@ impl ClaimRows {
 }
 
 impl TopicClaims {
-    /// A group that does not divide the topic is begun by the first word about it only.
-    fn divide(&mut self, change: &GroupProgressChange<'_>, at: Position) {
+    /// A group that does not distribute the topic yet starts with `Began`; until then nothing else changes it.
+    fn change_progress(&mut self, change: &GroupProgressChange<'_>, at: Position) {
         match (&mut self.division, change) {
             (None, GroupProgressChange::Began(offset)) => self.division = Some(GroupProgress::starting_at(*offset, at)),
             (Some(division), GroupProgressChange::Passed(runs)) => division.pass(runs),
@@ -173,10 +176,11 @@ impl TopicClaims {
                 division.repeat(&again, at);
             }
             (Some(division), GroupProgressChange::Moved(offset)) => {
-                if Sequence::from(*offset) < division.watermark() {
-                    self.finished.clear(Sequence::from(*offset).next(), Sequence(u64::MAX));
+                let offset = Sequence::from(*offset);
+                if offset < division.watermark() {
+                    self.finished.clear(self.finished.start_of_repeat(offset.next()), Sequence(u64::MAX));
                 }
-                division.move_to(*offset, at);
+                division.move_to(offset.into(), at);
             }
             _ => (),
         }
@@ -187,6 +191,10 @@ impl TopicClaims {
 impl ClaimsFold for ClaimRows {
     fn known(&self, key: &ClaimKey) -> Option<ClaimSlot> {
         self.slot(key)
+    }
+
+    fn is_contended(&self, key: &ClaimKey) -> bool {
+        self.claims(&key.handler, key.topic).is_some_and(|claims| claims.finished.is_contended(key.sequence))
     }
 
     fn put(&mut self, key: &ClaimKey, slot: ClaimSlot) {
@@ -203,6 +211,7 @@ impl ClaimsFold for ClaimRows {
                 claims.open.remove(key.sequence);
                 claims.finished.insert(key.sequence, finish);
                 claims.advance();
+                debug_assert!(claims.is_finished(key.sequence), "a claim that was put as finished is finished");
             }
         }
         let after = claims.open.len();
@@ -220,7 +229,7 @@ impl ClaimsFold for ClaimRows {
 
     fn forget(&mut self, handler: &str, topic: Option<u32>) {
         let Some(known) = self.handlers.get_mut(handler) else { return };
-        let gone = match topic {
+        let removed = match topic {
             Some(topic) => known.topics.remove(&topic).map(|claims| (topic, claims)).into_iter().collect(),
             None => std::mem::take(&mut known.topics),
         };
@@ -228,7 +237,7 @@ impl ClaimsFold for ClaimRows {
             self.handlers.remove(handler);
         }
         self.deletions += 1;
-        for (topic, claims) in gone {
+        for (topic, claims) in removed {
             self.open = self.open.saturating_sub(claims.open.len());
             self.feeds.note(handler, topic, None);
         }
@@ -250,7 +259,7 @@ impl ClaimsFold for ClaimRows {
 
     fn apply_group_progress(&mut self, group: &str, topic: u32, change: &GroupProgressChange<'_>, at: Position) {
         let Some(claims) = self.topic_mut(group, topic) else { return };
-        claims.divide(change, at);
+        claims.change_progress(change, at);
         if !matches!(change, GroupProgressChange::Passed(_)) {
             self.feeds.note(group, topic, None);
         }

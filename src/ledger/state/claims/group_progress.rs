@@ -1,16 +1,17 @@
-//! A group that divides a topic: how far it has come, and what is none of its business.
+//! The progress of a shared group in a topic.
 //!
-//! - Everything up to the watermark is finished, passed or gone. It moves by itself as that becomes true of the next one.
-//! - Passed events are a bit each behind the watermark, and nothing below it.
-//! - A generation ends when somebody moves the group, or has it handed events again: who looked for work before that must
-//!   look again.
+//! - Every event up to the watermark is finished, passed or removed. The watermark moves on when the next event is.
+//! - Passed events are those that the group's filter does not match, and copies of finished ones: a bit each after the
+//!   watermark, and nothing below it.
+//! - A generation ends when the group's offset is moved, or when it is to be handed events again. Work that was found in an
+//!   older generation is refused.
 
 use crate::ledger::state::bitmap;
 use contract::{Offset, Position, Sequence};
 use roaring::RoaringTreemap;
 use serde::{Deserialize, Serialize};
 
-/// How a group stands in a topic that it divides.
+/// A shared group's progress in a topic.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GroupProgress {
     watermark: Sequence,
@@ -19,12 +20,12 @@ pub struct GroupProgress {
 }
 
 impl GroupProgress {
-    /// One that begins behind `offset`, by the entry at `at`.
+    /// A group that starts after `offset`, by the entry at `at`.
     pub(in crate::ledger) fn starting_at(offset: Offset, at: Position) -> Self {
         Self { watermark: offset.into(), passed: RoaringTreemap::new(), generation: at }
     }
 
-    /// Everything up to here is finished, passed or gone.
+    /// Every event up to here is finished, passed or removed.
     #[must_use]
     pub const fn watermark(&self) -> Sequence {
         self.watermark
@@ -36,12 +37,12 @@ impl GroupProgress {
         self.generation
     }
 
-    /// Events behind the watermark that are none of the group's business.
+    /// The passed events after the watermark.
     pub(in crate::ledger) const fn passed(&self) -> &RoaringTreemap {
         &self.passed
     }
 
-    /// Whether an event is none of the group's business, or none any more.
+    /// Whether an event is passed, or not after the watermark.
     #[must_use]
     pub fn is_past(&self, sequence: Sequence) -> bool {
         sequence <= self.watermark || self.passed.contains(sequence.get())
@@ -53,7 +54,7 @@ impl GroupProgress {
         }
     }
 
-    /// Moves the watermark over what is finished or passed.
+    /// Moves the watermark over the events that are finished or passed.
     pub(in crate::ledger) fn advance(&mut self, is_finished: impl Fn(Sequence) -> bool) {
         let before = self.watermark;
         loop {
@@ -66,9 +67,13 @@ impl GroupProgress {
         if self.watermark > before {
             self.passed.remove_range(..=self.watermark.get());
         }
+        debug_assert!(
+            self.passed.min().is_none_or(|first| first > self.watermark.get()),
+            "no bits below the watermark"
+        );
     }
 
-    /// These, which were finished, are to be looked at again, and nothing else is.
+    /// These events, which were finished, are to be handed out again, and no others.
     pub(in crate::ledger) fn repeat(&mut self, finished: &[Sequence], at: Position) {
         self.generation = at;
         let Some(first) = finished.first().filter(|first| **first <= self.watermark) else { return };
@@ -77,7 +82,7 @@ impl GroupProgress {
         self.watermark = Sequence(first.get().saturating_sub(1));
     }
 
-    /// The group goes on behind `offset`; going back, everything behind it is looked at again.
+    /// The group continues after `offset`. If it goes back, all later events are examined again.
     pub(in crate::ledger) fn move_to(&mut self, offset: Offset, at: Position) {
         let offset = Sequence::from(offset);
         match offset < self.watermark {
@@ -87,7 +92,7 @@ impl GroupProgress {
         (self.watermark, self.generation) = (offset, at);
     }
 
-    /// Events up to here are gone.
+    /// Retention has removed the events up to here.
     pub(in crate::ledger) fn trim(&mut self, through: Sequence) {
         self.watermark = self.watermark.max(through);
         self.passed.remove_range(..=self.watermark.get());
@@ -102,7 +107,7 @@ impl GroupProgress {
     }
 }
 
-/// A division in a checkpoint.
+/// A group's progress in a checkpoint.
 #[derive(Serialize, Deserialize)]
 pub(in crate::ledger) struct GroupProgressSnapshot {
     watermark: Sequence,
@@ -124,36 +129,36 @@ mod tests {
 
     const AT: Position = Position(7);
 
-    /// Behind 10, of which 12 and 14 to 16 were passed and 11 is finished.
+    /// After 10; 12 and 14 to 16 are passed and 11 is finished.
     fn sample() -> GroupProgress {
-        let mut division = GroupProgress::starting_at(Offset(10), Position(1));
-        division.pass(&[(Sequence(12), Sequence(12)), (Sequence(14), Sequence(16))]);
-        division.advance(|sequence| sequence == Sequence(11));
-        division
+        let mut progress = GroupProgress::starting_at(Offset(10), Position(1));
+        progress.pass(&[(Sequence(12), Sequence(12)), (Sequence(14), Sequence(16))]);
+        progress.advance(|sequence| sequence == Sequence(11));
+        progress
     }
 
-    fn past(division: &GroupProgress) -> Vec<u64> {
-        (1..=20).filter(|sequence| division.is_past(Sequence(*sequence))).collect()
-    }
-
-    #[test]
-    fn the_watermark_moves_over_what_is_finished_or_passed_and_stops_at_the_first_that_is_not() {
-        let mut division = sample();
-        assert_eq!(division.watermark(), Sequence(12));
-        division.advance(|sequence| sequence == Sequence(13));
-        assert_eq!((division.watermark(), division.passed.len()), (Sequence(16), 0));
+    fn past(progress: &GroupProgress) -> Vec<u64> {
+        (1..=20).filter(|sequence| progress.is_past(Sequence(*sequence))).collect()
     }
 
     #[test]
-    fn events_that_are_repeated_are_looked_at_again_and_nothing_else_is() {
-        let mut division = sample();
-        division.repeat(&[Sequence(3), Sequence(5)], AT);
-        assert_eq!((division.watermark(), division.generation()), (Sequence(2), AT));
-        assert_eq!(past(&division), [1, 2, 4, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16]);
-        division.advance(|sequence| sequence == Sequence(3));
-        assert_eq!(division.watermark(), Sequence(4));
-        division.advance(|sequence| sequence == Sequence(5));
-        assert_eq!(division.watermark(), Sequence(12));
+    fn the_watermark_moves_over_finished_and_passed_events_and_stops_at_the_first_other() {
+        let mut progress = sample();
+        assert_eq!(progress.watermark(), Sequence(12));
+        progress.advance(|sequence| sequence == Sequence(13));
+        assert_eq!((progress.watermark(), progress.passed.len()), (Sequence(16), 0));
+    }
+
+    #[test]
+    fn events_that_are_repeated_are_handed_out_again_and_no_others() {
+        let mut progress = sample();
+        progress.repeat(&[Sequence(3), Sequence(5)], AT);
+        assert_eq!((progress.watermark(), progress.generation()), (Sequence(2), AT));
+        assert_eq!(past(&progress), [1, 2, 4, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16]);
+        progress.advance(|sequence| sequence == Sequence(3));
+        assert_eq!(progress.watermark(), Sequence(4));
+        progress.advance(|sequence| sequence == Sequence(5));
+        assert_eq!(progress.watermark(), Sequence(12));
         let mut ahead = sample();
         ahead.repeat(&[Sequence(13)], AT);
         assert_eq!((past(&ahead), ahead.generation()), (past(&sample()), AT));
@@ -163,13 +168,13 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_is_moved_back_looks_at_everything_again_and_one_moved_forth_skips() {
+    fn a_group_that_is_moved_back_examines_everything_again_and_one_moved_forward_skips() {
         let mut back = sample();
         back.move_to(Offset(5), AT);
         assert_eq!(past(&back), (1..=5).collect::<Vec<_>>());
-        let mut forth = sample();
-        forth.move_to(Offset(15), AT);
-        assert_eq!(past(&forth), (1..=16).collect::<Vec<_>>());
+        let mut forward = sample();
+        forward.move_to(Offset(15), AT);
+        assert_eq!(past(&forward), (1..=16).collect::<Vec<_>>());
         let mut trimmed = sample();
         trimmed.trim(Sequence(14));
         trimmed.advance(|_| false);
@@ -177,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_division_survives_a_checkpoint() {
+    fn progress_survives_a_checkpoint() {
         let text = serde_json::to_string(&sample().snapshot()).unwrap();
         let again: GroupProgress = serde_json::from_str::<GroupProgressSnapshot>(&text).unwrap().into();
         assert_eq!(again, sample());

@@ -1,12 +1,13 @@
-//! Claims and the policies of handlers, as the log tells them.
+//! Claims and the policies of handlers, folded from the log.
 //!
-//! - One fold ([`fold`]) for both the durable rows and the layer of what is not durable yet.
-//! - A claim that is not finished is a row; a finished one is a bit ([`crate::ledger::finished`]).
-//! - A claim's token is the position of the entry that gave it, so it grows with every claim.
-//! - Leases are judged by the log's time, which never goes back.
-//! - A group that divides a topic among its members is the handler of its name, with a [`Division`].
+//! - One fold ([`fold`]) for both the durable rows and the overlay of what is not durable yet.
+//! - An event is identified by the sequence at which it was first stored; a republished copy has the original's key.
+//! - A claim that is not finished is a row; a finished one is a bit ([`finished_claims`]).
+//! - A claim's token is the position of the entry that granted it, so it grows with every claim.
+//! - Leases are measured by the log's time, which never goes back.
+//! - A shared group is the handler of its name, with a [`GroupProgress`] for each topic.
 //!
-//! Why an event was given up, and what a person made of it, is [`crate::ledger::letters`]' business.
+//! Dead letters are in [`super::dead_letters`].
 
 pub(in crate::ledger) mod claim_feed;
 mod finished_claims;
@@ -16,21 +17,23 @@ mod open_claims;
 mod overlay;
 
 pub use finished_claims::FinishedBy;
-pub(in crate::ledger) use fold::ClaimsFold;
-pub use overlay::DecidedClaims;
-pub(in crate::ledger) use overlay::{ClaimsOverlay, ClaimsOverlayWriter};
+use fold::ClaimsFold;
+pub use overlay::{ClaimsOverlay, DecidedClaims};
 
+use crate::ledger::facts::entry::Entry;
+use crate::ledger::state::table::{OverlayWriter, StateTable};
 use claim_feed::{ClaimFeed, ClaimFeeds};
 use contract::{ClaimAttempt, ClaimError, FencingToken, NewHandler, Sequence, Timestamp, limits};
 use finished_claims::{FinishedClaims, FinishedSnapshot};
 use group_progress::{GroupProgress, GroupProgressSnapshot};
+use log::RecordHeader;
 use open_claims::OpenClaims;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Of which event, by whom.
+/// Which event, for which handler.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClaimKey {
@@ -38,7 +41,7 @@ pub struct ClaimKey {
     pub handler: String,
     /// The topic's number in its log.
     pub topic: u32,
-    /// The event's number there.
+    /// The sequence at which the event was first stored there.
     pub sequence: Sequence,
 }
 
@@ -50,48 +53,48 @@ pub struct ClaimRow {
     pub event: Uuid,
     /// The last claim's.
     pub token: FencingToken,
-    /// Which attempt that was, since the event was last redriven.
+    /// The number of the last attempt since the event was last redriven.
     pub attempt: u32,
-    /// How often the event was claimed altogether.
+    /// How often the event was claimed in total.
     pub claims: u32,
-    /// Whoever had it last.
+    /// The last claim's owner.
     pub owner: String,
-    /// How long a claim holds, in milliseconds.
+    /// The lease, in milliseconds.
     pub lease_millis: i64,
     /// When it was last claimed, in milliseconds.
     pub taken_at: i64,
-    /// How it stands.
+    /// Its state.
     pub standing: ClaimState,
-    /// Whether a person wanted it tried again: then it is never stale.
+    /// Whether it was redriven: then it is never stale.
     pub redriven: bool,
-    /// What failed so far, since it was last redriven.
+    /// The failed attempts since it was last redriven.
     pub attempts: Vec<ClaimAttempt>,
 }
 
-/// How a claim that is not finished stands.
+/// The state of a claim that is not finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ClaimState {
-    /// Somebody has it until then, and as long after as nobody else takes it.
+    /// A worker has it. Its token stays valid after the lease until the event is claimed again.
     Live {
         /// In milliseconds.
         until: i64,
     },
-    /// It failed, and may be claimed from then on.
+    /// The last attempt failed; it can be claimed again from this time on.
     Failed {
         /// In milliseconds.
         retry_at: i64,
     },
-    /// It was given up.
+    /// It is a dead letter.
     Dead {
         /// The dead letter.
         letter: Uuid,
-        /// Because a later event of its aggregate was finished before it.
+        /// It was overtaken by a later event of its aggregate.
         superseded: bool,
     },
-    /// It was given up, and may be claimed now.
+    /// It was a dead letter, and can be claimed now.
     Redriven,
-    /// Its worker gave it back; it may be claimed now.
+    /// Its worker released it; it can be claimed now.
     Released,
 }
 
@@ -110,16 +113,16 @@ pub struct ClaimRows {
     handlers: BTreeMap<String, HandlerRows>,
     /// How many rows there are altogether.
     open: usize,
-    /// How often something was deleted: whoever keeps a view of what is finished has to look again.
+    /// How often a handler or a group was deleted: cached views of finished events are then invalid.
     deletions: u64,
-    /// Who wants to be told of changes.
+    /// Where changes are noted.
     feeds: ClaimFeeds,
 }
 
 #[derive(Default)]
 struct HandlerRows {
     policy: Option<NewHandler>,
-    /// When the log last said something of it, in milliseconds.
+    /// The time of the last entry about it, in milliseconds.
     active_at: i64,
     /// By the topic's number.
     topics: BTreeMap<u32, TopicClaims>,
@@ -129,9 +132,9 @@ struct HandlerRows {
 struct TopicClaims {
     open: OpenClaims,
     finished: FinishedClaims,
-    /// Where a group of the handler's name divides the topic.
+    /// Set if a shared group of the handler's name distributes the topic.
     division: Option<GroupProgress>,
-    /// The first claim's: older tokens are of a handler of that name that was deleted.
+    /// The first claim's. Older tokens belong to a handler of the same name that was deleted.
     first_token: FencingToken,
 }
 
@@ -141,7 +144,7 @@ impl TopicClaims {
         !self.open.contains(sequence) && self.finished.get(sequence).is_some()
     }
 
-    /// Lets the group's watermark move on.
+    /// Moves the group's watermark as far as it can.
     fn advance(&mut self) {
         if let Some(mut division) = self.division.take() {
             division.advance(|sequence| self.is_finished(sequence));
@@ -167,40 +170,40 @@ impl ClaimRows {
         self.claims(handler, topic).is_some_and(|claims| claims.is_finished(sequence))
     }
 
-    /// The events of a run that a handler has finished, and that are still there.
+    /// The events of a range that a handler has finished and that are still stored.
     pub fn finished(&self, handler: &str, topic: u32, from: Sequence, to: Sequence) -> impl Iterator<Item = Sequence> {
         self.claims(handler, topic).into_iter().flat_map(move |claims| claims.finished.run(from, to))
     }
 
-    /// How an event's claim stands, where it is not finished.
+    /// The state of an event's claim, if it has one that is not finished.
     #[must_use]
     pub fn state_of(&self, handler: &str, topic: u32, sequence: Sequence) -> Option<ClaimState> {
         self.claims(handler, topic)?.open.get(sequence).map(|row| row.standing)
     }
 
-    /// How many of a handler's claims in a topic an owner has in hand.
+    /// How many of a handler's claims in a topic an owner holds.
     #[must_use]
     pub fn held_by(&self, handler: &str, topic: u32, owner: &str, now: i64) -> usize {
         self.claims(handler, topic).map_or(0, |claims| claims.open.held_by(owner, now))
     }
 
-    /// Events of a topic whose claims an owner has, also where the leases are over.
+    /// Events of a topic whose claims an owner has, expired leases included.
     pub(in crate::ledger) fn held(&self, handler: &str, topic: u32, owner: &str) -> impl Iterator<Item = Sequence> {
         self.claims(handler, topic).into_iter().flat_map(move |claims| claims.open.held(owner))
     }
 
-    /// Events of a topic that a handler has begun and neither finished nor given up, in order.
+    /// Events of a topic whose claims are open and no dead letters, in order.
     pub(in crate::ledger) fn unfinished(&self, handler: &str, topic: u32) -> impl Iterator<Item = Sequence> {
         self.claims(handler, topic).into_iter().flat_map(|claims| claims.open.unfinished())
     }
 
-    /// How many events of a topic behind `after`, up to `through`, a handler has finished.
+    /// How many events of a topic after `after`, up to `through`, a handler has finished.
     #[must_use]
     pub fn finished_between(&self, handler: &str, topic: u32, after: Sequence, through: Sequence) -> u64 {
         self.claims(handler, topic).map_or(0, |claims| claims.finished.count(after, through))
     }
 
-    /// How many events of a topic behind `after`, up to `through`, are finished, or none of the group's business.
+    /// How many events of a topic after `after`, up to `through`, are finished or passed.
     #[must_use]
     pub fn settled_between(&self, handler: &str, topic: u32, after: Sequence, through: Sequence) -> u64 {
         let Some(TopicClaims { finished, division, .. }) = self.claims(handler, topic) else { return 0 };
@@ -222,14 +225,14 @@ impl ClaimRows {
         self.deletions
     }
 
-    /// Whether a handler has no open claim in a topic, and all it has finished there is gone from the log.
+    /// Whether a handler has no open claim in a topic, and no event that is still stored is finished.
     #[must_use]
     pub fn is_blank(&self, handler: &str, topic: u32) -> bool {
         self.claims(handler, topic).is_none_or(|claims| claims.open.len() == 0 && claims.finished.is_empty())
     }
 
-    /// When the log last said something of a handler that nobody would miss: it has no policy, no open claim, divides
-    /// nothing, and all it has finished is gone from the log.
+    /// The time of the last entry about an unused handler: one without a policy, an open claim or a shared topic, none of
+    /// whose finished events is still stored.
     #[must_use]
     pub fn unused_since(&self, handler: &str) -> Option<i64> {
         let known = self.handlers.get(handler).filter(|known| known.policy.is_none())?;
@@ -237,13 +240,13 @@ impl ClaimRows {
         known.topics.values().all(is_blank).then_some(known.active_at)
     }
 
-    /// How a group stands in a topic that it divides.
+    /// A shared group's progress in a topic.
     #[must_use]
     pub fn group_progress(&self, group: &str, topic: u32) -> Option<&GroupProgress> {
         self.claims(group, topic)?.division.as_ref()
     }
 
-    /// What changes from now on of a handler's claims in a topic.
+    /// The feed of changes to a handler's claims in a topic, from now on.
     #[must_use]
     pub fn feed(&self, handler: &str, topic: u32) -> Arc<ClaimFeed> {
         self.feeds.open(handler, topic)
@@ -253,7 +256,7 @@ impl ClaimRows {
         self.handlers.get(handler)?.topics.get(&topic)
     }
 
-    /// The first token a handler was given in a topic, since it was last deleted.
+    /// The first token that a handler was granted in a topic, since it was last deleted.
     #[must_use]
     pub fn first_token(&self, handler: &str, topic: u32) -> FencingToken {
         self.claims(handler, topic).map_or(FencingToken::ZERO, |claims| claims.first_token)
@@ -265,19 +268,18 @@ impl ClaimRows {
         self.claims(handler, topic).map_or(Sequence::ZERO, |claims| claims.finished.highest())
     }
 
-    /// How a handler's work is to be tried, if somebody said so.
+    /// A handler's policy, if it has one.
     #[must_use]
     pub fn policy(&self, handler: &str) -> Option<&NewHandler> {
         self.handlers.get(handler)?.policy.as_ref()
     }
 
-    /// The last sequence of a topic that is gone, as far as a handler knows.
-    #[must_use]
-    pub fn trimmed(&self, handler: &str, topic: u32) -> Sequence {
-        self.claims(handler, topic).map_or(Sequence::ZERO, |claims| claims.finished.trimmed())
+    /// Where the events begin that a group is to work on again from `from` on.
+    pub(super) fn start_of_repeat(&self, group: &str, topic: u32, from: Sequence) -> Sequence {
+        self.claims(group, topic).map_or(from, |claims| claims.finished.start_of_repeat(from))
     }
 
-    /// Whether there is such a handler: it was put, or has claimed something.
+    /// Whether there is such a handler: it has a policy, or has claimed an event.
     #[must_use]
     pub fn has_handler(&self, name: &str) -> bool {
         self.handlers.contains_key(name)
@@ -288,17 +290,18 @@ impl ClaimRows {
         self.handlers.keys().map(String::as_str)
     }
 
-    /// The topics a handler has claimed events of.
+    /// The topics of which a handler has claimed events.
     pub fn topics(&self, handler: &str) -> impl Iterator<Item = u32> {
         self.handlers.get(handler).into_iter().flat_map(|known| known.topics.keys().copied())
     }
 
-    /// What a handler has not finished in a topic, in order.
+    /// A handler's open claims in a topic, in order.
     pub fn open(&self, handler: &str, topic: u32) -> impl DoubleEndedIterator<Item = (Sequence, &ClaimRow)> {
         self.claims(handler, topic).into_iter().flat_map(|claims| claims.open.iter())
     }
 
-    /// Events of a topic up to here are gone: what was finished of them, and what would be tried again, goes too.
+    /// Retention has removed a topic's events up to here. Claims of them that nobody works on are removed; if a copy of such
+    /// an event is stored further on, it is claimed as if for the first time.
     fn trim(&mut self, topic: u32, through: Sequence, time: i64) {
         for (name, known) in &mut self.handlers {
             let Some(claims) = known.topics.get_mut(&topic) else { continue };
@@ -311,20 +314,10 @@ impl ClaimRows {
             self.feeds.note(name, topic, None);
         }
     }
-
-    pub(in crate::ledger) fn snapshot(&self) -> ClaimsSnapshot {
-        let handler = |(name, known): (&String, &HandlerRows)| HandlerSnapshot {
-            name: name.clone(),
-            policy: known.policy.clone(),
-            active_at: known.active_at,
-            topics: known.topics.iter().map(|(number, claims)| (*number, claims.snapshot())).collect(),
-        };
-        self.handlers.iter().map(handler).collect()
-    }
 }
 
 impl ClaimRow {
-    /// Whether it means something when its event is gone: somebody is at it, or somebody should look at it.
+    /// Whether it stays when its event is removed: a worker has it, or it is a dead letter.
     const fn outlives_its_event(&self, now: i64) -> bool {
         match self.standing {
             ClaimState::Live { until } => until > now,
@@ -333,7 +326,7 @@ impl ClaimRow {
         }
     }
 
-    /// Gives a live claim back at `time`. Where the attempt counts, only the lease is over.
+    /// Releases a live claim at `time`. If the attempt counts, only its lease expires.
     fn release(&mut self, time: i64, spent: bool) {
         let ClaimState::Live { until } = self.standing else { return };
         if spent {
@@ -343,7 +336,7 @@ impl ClaimRow {
         (self.standing, self.attempt) = (ClaimState::Released, self.attempt.saturating_sub(1));
     }
 
-    /// What became of the last attempt.
+    /// Records the failure of the last attempt.
     fn failed(&mut self, error: ClaimError, time: i64) {
         let attempt = ClaimAttempt {
             number: self.attempt,
@@ -360,7 +353,7 @@ impl ClaimRow {
     }
 }
 
-/// What an attempt died of whose worker fell silent.
+/// The error of an attempt whose lease has expired.
 #[must_use]
 pub fn lease_expired() -> ClaimError {
     ClaimError::new("LeaseExpired", "The lease ran out without a heartbeat; the worker fell silent.")
@@ -374,11 +367,9 @@ impl TopicClaims {
     }
 }
 
-/// Claims in a checkpoint.
-pub(in crate::ledger) type ClaimsSnapshot = Vec<HandlerSnapshot>;
-
+/// The claims and the policy of one handler in a checkpoint.
 #[derive(Serialize, Deserialize)]
-pub(in crate::ledger) struct HandlerSnapshot {
+pub struct HandlerSnapshot {
     name: String,
     policy: Option<NewHandler>,
     active_at: i64,
@@ -393,8 +384,29 @@ struct TopicClaimsSnapshot {
     first_token: FencingToken,
 }
 
-impl From<ClaimsSnapshot> for ClaimRows {
-    fn from(snapshot: ClaimsSnapshot) -> Self {
+impl StateTable for ClaimRows {
+    type Overlay = ClaimsOverlay;
+    type Snapshot = Vec<HandlerSnapshot>;
+
+    fn apply(&mut self, entry: &Entry, header: &RecordHeader) {
+        ClaimsFold::apply(self, entry, header);
+    }
+
+    fn decide(&self, overlay: &mut ClaimsOverlay, entry: &Entry, header: &RecordHeader) {
+        OverlayWriter { durable: self, overlay, at: header.position }.apply(entry, header);
+    }
+
+    fn snapshot(&self) -> Self::Snapshot {
+        let handler = |(name, known): (&String, &HandlerRows)| HandlerSnapshot {
+            name: name.clone(),
+            policy: known.policy.clone(),
+            active_at: known.active_at,
+            topics: known.topics.iter().map(|(number, claims)| (*number, claims.snapshot())).collect(),
+        };
+        self.handlers.iter().map(handler).collect()
+    }
+
+    fn restore(snapshot: Self::Snapshot) -> Self {
         let mut rows = Self::default();
         for HandlerSnapshot { name, policy, active_at, topics } in snapshot {
             let topics = topics.into_iter().map(|(number, snapshot)| {

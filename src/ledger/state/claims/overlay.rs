@@ -1,47 +1,31 @@
-//! Claims as a decision sees them: durable rows, and over them what was decided since.
+//! Claims as a decision sees them: the durable rows, and over them the overlay of what was decided since.
 
 use super::fold::GroupProgressChange;
 use super::{ClaimKey, ClaimRow, ClaimRows, ClaimSlot, ClaimState, ClaimsFold, FinishedBy};
 use crate::ledger::decide::overlay_map::OverlayMap;
 use crate::ledger::state::claims::group_progress::GroupProgress;
+use crate::ledger::state::table::{Decided, OverlayWriter, TableOverlay as _, overlay_of};
 use contract::{Error, Kind, NewHandler, Position, Result, Sequence, limits};
 use std::collections::BTreeSet;
-use std::sync::RwLockReadGuard;
 
 /// Claims decided but not durable yet.
 #[derive(Default)]
-pub(in crate::ledger) struct ClaimsOverlay {
+pub struct ClaimsOverlay {
     slots: OverlayMap<ClaimKey, ClaimSlot>,
     /// The highest sequence finished, by handler and topic.
     highest: OverlayMap<(String, u32), Sequence>,
     policies: OverlayMap<String, NewHandler>,
-    /// Groups that divide a topic: the entry that began the generation.
+    /// Shared groups in a topic: the entry that began the generation.
     divisions: OverlayMap<(String, u32), Position>,
-    /// Runs of events that are finished no longer, by handler and topic.
+    /// Ranges of events that are to be worked on again, by handler and topic.
     cleared: OverlayMap<(String, u32), Vec<(Sequence, Sequence)>>,
-    /// Handlers and topics of which nothing beneath counts any more.
+    /// Handlers and topics whose durable rows are deleted.
     gone: OverlayMap<(String, u32), ()>,
 }
 
+overlay_of!(ClaimsOverlay { slots, highest, policies, divisions, cleared, gone });
+
 impl ClaimsOverlay {
-    pub(in crate::ledger) fn undo(&mut self, after: Position) {
-        self.slots.undo(after);
-        self.highest.undo(after);
-        self.policies.undo(after);
-        self.divisions.undo(after);
-        self.cleared.undo(after);
-        self.gone.undo(after);
-    }
-
-    pub(in crate::ledger) fn settle(&mut self, through: Position) {
-        self.slots.settle(through);
-        self.highest.settle(through);
-        self.policies.settle(through);
-        self.divisions.settle(through);
-        self.cleared.settle(through);
-        self.gone.settle(through);
-    }
-
     fn slot(&self, durable: &ClaimRows, key: &ClaimKey) -> Option<ClaimSlot> {
         match self.slots.get(key) {
             Some(decided) => decided.cloned(),
@@ -50,12 +34,12 @@ impl ClaimsOverlay {
         }
     }
 
-    /// Whether what is known beneath was deleted.
+    /// Whether the durable rows were deleted.
     fn is_gone(&self, handler: &str, topic: u32) -> bool {
         !self.gone.is_empty() && self.gone.get(&(handler.to_owned(), topic)).is_some()
     }
 
-    /// Whether what is finished beneath is finished no longer.
+    /// Whether an event that is durably finished is to be worked on again.
     fn is_cleared(&self, key: &ClaimKey, slot: &ClaimSlot) -> bool {
         if self.cleared.is_empty() || !is_repeatable(slot) {
             return false;
@@ -74,38 +58,36 @@ impl ClaimsOverlay {
     }
 }
 
-/// The layer with what it lies on, ready to take in the entry at `at`.
-pub(in crate::ledger) struct ClaimsOverlayWriter<'a> {
-    pub(in crate::ledger) durable: &'a ClaimRows,
-    pub(in crate::ledger) layer: &'a mut ClaimsOverlay,
-    pub(in crate::ledger) at: Position,
-}
-
-impl ClaimsFold for ClaimsOverlayWriter<'_> {
+impl ClaimsFold for OverlayWriter<'_, ClaimRows> {
     fn known(&self, key: &ClaimKey) -> Option<ClaimSlot> {
-        self.layer.slot(self.durable, key)
+        self.overlay.slot(self.durable, key)
+    }
+
+    fn is_contended(&self, key: &ClaimKey) -> bool {
+        let is_cleared = || self.durable.slot(key).is_some_and(|slot| self.overlay.is_cleared(key, &slot));
+        self.durable.is_contended(key) || is_cleared()
     }
 
     fn put(&mut self, key: &ClaimKey, slot: ClaimSlot) {
         if matches!(slot, ClaimSlot::Finished(_)) {
             let place = (key.handler.clone(), key.topic);
-            if self.layer.highest(self.durable, &place) < key.sequence {
-                self.layer.highest.set(self.at, place, Some(key.sequence));
+            if self.overlay.highest(self.durable, &place) < key.sequence {
+                self.overlay.highest.set(self.at, place, Some(key.sequence));
             }
         }
-        self.layer.slots.set(self.at, key.clone(), Some(slot));
+        self.overlay.slots.set(self.at, key.clone(), Some(slot));
     }
 
     fn put_policy(&mut self, handler: &str, policy: NewHandler) {
-        self.layer.policies.set(self.at, handler.to_owned(), Some(policy));
+        self.overlay.policies.set(self.at, handler.to_owned(), Some(policy));
     }
 
-    /// What goes with a trim is what nobody can ask for any more.
+    /// Decisions do not need it: the events are removed when the entry is durable.
     fn trim(&mut self, _: u32, _: Sequence, _: i64) {}
 
     fn apply_group_progress(&mut self, group: &str, topic: u32, change: &GroupProgressChange<'_>, at: Position) {
         let key = (group.to_owned(), topic);
-        let is_divided = self.layer.generation(self.durable, &key).is_some();
+        let is_divided = self.overlay.generation(self.durable, &key).is_some();
         let run = match change {
             GroupProgressChange::Began(_) if is_divided => return,
             GroupProgressChange::Began(_) => None,
@@ -116,56 +98,57 @@ impl ClaimsFold for ClaimsOverlayWriter<'_> {
                 let watermark =
                     self.durable.group_progress(group, topic).map(GroupProgress::watermark).unwrap_or_default();
                 let offset = Sequence::from(*offset);
-                (offset < watermark).then(|| (offset.next(), Sequence(u64::MAX)))
+                let start = || self.durable.start_of_repeat(group, topic, offset.next());
+                (offset < watermark).then(|| (start(), Sequence(u64::MAX)))
             }
         };
-        self.layer.divisions.set(at, key.clone(), Some(at));
+        self.overlay.divisions.set(at, key.clone(), Some(at));
         if let Some(run) = run {
             self.clear(key, run);
         }
     }
 
     fn forget(&mut self, handler: &str, topic: Option<u32>) {
-        let slots = self.layer.slots.iter().map(|(key, _)| (key.handler.as_str(), key.topic));
-        let begun = self.layer.divisions.iter().map(|((group, topic), _)| (group.as_str(), *topic));
+        let slots = self.overlay.slots.iter().map(|(key, _)| (key.handler.as_str(), key.topic));
+        let begun = self.overlay.divisions.iter().map(|((group, topic), _)| (group.as_str(), *topic));
         let decided = slots.chain(begun).filter(|(name, _)| *name == handler).map(|(_, topic)| topic);
         let topics: BTreeSet<_> = decided.chain(self.durable.topics(handler)).collect();
         for gone in topics.into_iter().filter(|known| topic.is_none_or(|topic| topic == *known)) {
             let place = (handler.to_owned(), gone);
             let is_meant = |key: &&ClaimKey| key.handler == handler && key.topic == gone;
-            let keys: Vec<_> = self.layer.slots.iter().map(|(key, _)| key).filter(is_meant).cloned().collect();
-            keys.into_iter().for_each(|key| self.layer.slots.set(self.at, key, None));
-            self.layer.highest.set(self.at, place.clone(), None);
-            self.layer.divisions.set(self.at, place.clone(), None);
-            self.layer.cleared.set(self.at, place.clone(), None);
-            self.layer.gone.set(self.at, place, Some(()));
+            let keys: Vec<_> = self.overlay.slots.iter().map(|(key, _)| key).filter(is_meant).cloned().collect();
+            keys.into_iter().for_each(|key| self.overlay.slots.set(self.at, key, None));
+            self.overlay.highest.set(self.at, place.clone(), None);
+            self.overlay.divisions.set(self.at, place.clone(), None);
+            self.overlay.cleared.set(self.at, place.clone(), None);
+            self.overlay.gone.set(self.at, place, Some(()));
         }
         if topic.is_none() {
-            self.layer.policies.set(self.at, handler.to_owned(), None);
+            self.overlay.policies.set(self.at, handler.to_owned(), None);
         }
     }
 
-    /// Only what is durable says who is unused.
+    /// Only the durable rows say which handlers are unused.
     fn touch(&mut self, _: &str, _: i64) {}
 }
 
-/// Whether an event is finished, and may be handed out again where somebody wants that.
+/// Whether an event is finished, and can be handed out again by a reset or a republish.
 const fn is_repeatable(slot: &ClaimSlot) -> bool {
     matches!(slot, ClaimSlot::Finished(finish) if !matches!(finish, FinishedBy::Replaced))
 }
 
-impl ClaimsOverlayWriter<'_> {
+impl OverlayWriter<'_, ClaimRows> {
     fn clear(&mut self, key: (String, u32), run: (Sequence, Sequence)) {
         let is_meant = |slot: &(&ClaimKey, &ClaimSlot)| {
             let (claim, slot) = slot;
             let is_ours = claim.handler == key.0 && claim.topic == key.1 && (run.0..=run.1).contains(&claim.sequence);
             is_ours && is_repeatable(slot)
         };
-        let decided: Vec<_> = self.layer.slots.iter().filter(is_meant).map(|(claim, _)| claim.clone()).collect();
-        decided.into_iter().for_each(|claim| self.layer.slots.set(self.at, claim, None));
-        let mut runs = self.layer.cleared.get(&key).flatten().cloned().unwrap_or_default();
+        let decided: Vec<_> = self.overlay.slots.iter().filter(is_meant).map(|(claim, _)| claim.clone()).collect();
+        decided.into_iter().for_each(|claim| self.overlay.slots.set(self.at, claim, None));
+        let mut runs = self.overlay.cleared.get(&key).flatten().cloned().unwrap_or_default();
         runs.push(run);
-        self.layer.cleared.set(self.at, key, Some(runs));
+        self.overlay.cleared.set(self.at, key, Some(runs));
     }
 }
 
@@ -179,14 +162,11 @@ impl ClaimsOverlay {
     }
 }
 
-/// Claims as a decision sees them: durable or decided.
-pub struct DecidedClaims<'a> {
-    pub(in crate::ledger) durable: RwLockReadGuard<'a, ClaimRows>,
-    pub(in crate::ledger) layer: &'a ClaimsOverlay,
-}
+/// Claims as a decision sees them: durable, or decided and not durable yet.
+pub type DecidedClaims<'a> = Decided<'a, ClaimRows>;
 
 impl DecidedClaims<'_> {
-    /// What is durable.
+    /// The durable rows.
     #[must_use]
     pub fn durable(&self) -> &ClaimRows {
         &self.durable
@@ -195,13 +175,13 @@ impl DecidedClaims<'_> {
     /// What is known of an event.
     #[must_use]
     pub fn slot(&self, key: &ClaimKey) -> Option<ClaimSlot> {
-        self.layer.slot(&self.durable, key)
+        self.overlay.slot(&self.durable, key)
     }
 
     /// Whether an event is finished.
     #[must_use]
     pub fn is_finished(&self, key: &ClaimKey) -> bool {
-        match self.layer.slots.get(key) {
+        match self.overlay.slots.get(key) {
             Some(decided) => matches!(decided, Some(ClaimSlot::Finished(_))),
             None => {
                 self.durable.is_finished(&key.handler, key.topic, key.sequence)
@@ -210,65 +190,66 @@ impl DecidedClaims<'_> {
         }
     }
 
-    /// How many events of a run a handler has finished, and may be handed again.
+    /// How many events of a range a handler has finished and can be handed again.
     #[must_use]
     pub fn finished_count(&self, handler: &str, topic: u32, from: Sequence, to: Sequence) -> u64 {
         let key = |sequence| ClaimKey { handler: handler.to_owned(), topic, sequence };
         let durable = self.durable.finished(handler, topic, from, to);
         let still = durable.filter(|sequence| self.is_finished(&key(*sequence))).count();
-        let decided = self.layer.slots.iter().filter(|(known, slot)| {
+        let decided = self.overlay.slots.iter().filter(|(known, slot)| {
             let is_ours = known.handler == handler && known.topic == topic && (from..=to).contains(&known.sequence);
             is_ours && is_repeatable(slot) && !self.durable.is_finished(handler, topic, known.sequence)
         });
         (still + decided.count()) as u64
     }
 
-    /// Which generation of a group's division of a topic this is, where it divides it.
+    /// The generation of a shared group in a topic, if it distributes it.
     #[must_use]
     pub fn generation(&self, group: &str, topic: u32) -> Option<Position> {
-        self.layer.generation(&self.durable, &(group.to_owned(), topic))
+        self.overlay.generation(&self.durable, &(group.to_owned(), topic))
     }
 
-    /// Numbers of the topics that a group divides.
+    /// Numbers of the topics that a shared group distributes.
     #[must_use]
     pub fn shared_topics(&self, group: &str) -> Vec<u32> {
-        let decided = self.layer.divisions.iter().filter(|((name, _), _)| name == group).map(|((_, topic), _)| *topic);
+        let decided =
+            self.overlay.divisions.iter().filter(|((name, _), _)| name == group).map(|((_, topic), _)| *topic);
         let topics: BTreeSet<_> = self.durable.topics(group).chain(decided).collect();
         topics.into_iter().filter(|topic| self.generation(group, *topic).is_some()).collect()
     }
 
-    /// When a handler was last used that nobody would miss; none where something about it is being decided.
+    /// When an unused handler was last used; `None` if it is in use, or something about it is being decided.
     #[must_use]
     pub fn unused_since(&self, handler: &str) -> Option<i64> {
-        let is_busy = self.layer.slots.iter().any(|(key, _)| key.handler == handler)
-            || self.layer.policies.get(&handler.to_owned()).is_some()
-            || self.layer.divisions.iter().any(|((name, _), _)| name == handler);
+        let is_busy = self.overlay.slots.iter().any(|(key, _)| key.handler == handler)
+            || self.overlay.policies.get(&handler.to_owned()).is_some()
+            || self.overlay.divisions.iter().any(|((name, _), _)| name == handler);
         self.durable.unused_since(handler).filter(|_| !is_busy)
     }
 
-    /// How far a group that divides a topic has come, as far as that is durable.
+    /// The durable watermark of a shared group in a topic.
     #[must_use]
     pub fn watermark(&self, group: &str, topic: u32) -> Option<Sequence> {
-        self.layer.generation(&self.durable, &(group.to_owned(), topic))?;
+        self.overlay.generation(&self.durable, &(group.to_owned(), topic))?;
         self.durable.group_progress(group, topic).map(GroupProgress::watermark)
     }
 
     /// The highest sequence of the topic that the handler has finished.
     #[must_use]
     pub fn highest(&self, handler: &str, topic: u32) -> Sequence {
-        self.layer.highest(&self.durable, &(handler.to_owned(), topic))
+        self.overlay.highest(&self.durable, &(handler.to_owned(), topic))
     }
 
-    /// How a handler's work is to be tried, if somebody said so in this log.
+    /// A handler's policy, if this log has one.
     #[must_use]
     pub fn policy(&self, handler: &str) -> Option<&NewHandler> {
-        match self.layer.policies.get(&handler.to_owned()) {
+        match self.overlay.policies.get(&handler.to_owned()) {
             Some(decided) => decided,
             None => self.durable.policy(handler),
         }
     }
 
-    /// Whether this handler may be known, and have one more claim open. What is not durable yet may go beyond it.
+    /// Refuses a new handler or one more open claim at the limit. Decisions that are not durable yet do not count.
     pub fn check_room(&self, handler: &str) -> Result<()> {
         let ClaimRows { handlers, open, .. } = &*self.durable;
         let (most, what, help) = if handlers.len() >= limits::HANDLERS_MAX && !handlers.contains_key(handler) {
@@ -284,25 +265,28 @@ impl DecidedClaims<'_> {
         Err(Error::new(Kind::Overloaded, detail).with_retry_after(60))
     }
 
-    /// Events whose claims an owner holds now, in order.
+    /// Events whose live claims an owner holds, in order.
     #[must_use]
     pub fn held_by(&self, handler: &str, topic: u32, owner: &str, now: i64) -> Vec<Sequence> {
         let key = |sequence| ClaimKey { handler: handler.to_owned(), topic, sequence };
-        let is_his = |slot: &ClaimSlot| match slot {
+        let is_held = |slot: &ClaimSlot| match slot {
             ClaimSlot::Open(ClaimRow { owner: by, standing: ClaimState::Live { until }, .. }) => {
                 by == owner && *until > now
             }
             _ => false,
         };
         let durable = self.durable.held(handler, topic, owner);
-        let still = durable.filter(|sequence| self.slot(&key(*sequence)).as_ref().is_some_and(is_his));
-        let decided =
-            self.layer.slots.iter().filter(|(key, slot)| key.handler == handler && key.topic == topic && is_his(slot));
+        let still = durable.filter(|sequence| self.slot(&key(*sequence)).as_ref().is_some_and(is_held));
+        let decided = self
+            .overlay
+            .slots
+            .iter()
+            .filter(|(key, slot)| key.handler == handler && key.topic == topic && is_held(slot));
         let held: BTreeSet<_> = still.chain(decided.map(|(key, _)| key.sequence)).collect();
         held.into_iter().collect()
     }
 
-    /// The first event up to `through`, other than `but`, that the handler has begun and neither finished nor given up.
+    /// The first event up to `through`, other than `but`, whose claim is open and no dead letter.
     #[must_use]
     pub fn first_unfinished(&self, handler: &str, topic: u32, through: Sequence, but: Sequence) -> Option<Sequence> {
         let key = |sequence| ClaimKey { handler: handler.to_owned(), topic, sequence };
@@ -313,7 +297,7 @@ impl DecidedClaims<'_> {
         let durable = self.durable.unfinished(handler, topic).take_while(|sequence| *sequence <= through);
         let mut still = durable.filter(|sequence| *sequence != but);
         let still = still.find(|sequence| self.slot(&key(*sequence)).as_ref().is_some_and(is_begun));
-        let decided = self.layer.slots.iter().filter(|(key, slot)| {
+        let decided = self.overlay.slots.iter().filter(|(key, slot)| {
             let is_ours =
                 key.topic == topic && key.sequence <= through && key.sequence != but && key.handler == handler;
             is_ours && is_begun(slot)

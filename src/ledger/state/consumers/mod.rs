@@ -9,11 +9,12 @@
 
 mod overlay;
 
-pub use overlay::DecidedConsumers;
-pub(in crate::ledger) use overlay::{ConsumersOverlay, ConsumersOverlayWriter};
+pub use overlay::{ConsumersOverlay, DecidedConsumers};
 
 use crate::ledger::facts::entry::Entry;
+use crate::ledger::state::table::{OverlayWriter, StateTable};
 use contract::{Consumer, IdPattern, Offset, Timestamp, TopicId};
+use log::RecordHeader;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -159,8 +160,38 @@ impl ConsumerRows {
     pub fn overdue(&self, now: i64) -> impl Iterator<Item = Uuid> {
         self.deadlines.iter().take_while(move |(deadline, _)| *deadline <= now).map(|(_, id)| *id)
     }
+}
 
-    pub(in crate::ledger) fn snapshot(&self) -> ConsumersSnapshot {
+/// Consumers and offsets in a checkpoint.
+#[derive(Serialize, Deserialize)]
+pub struct ConsumersSnapshot {
+    /// As they were last recorded.
+    consumers: Vec<Consumer>,
+    offsets: Vec<(String, TopicId, Offset)>,
+    groups: Vec<GroupSnapshot>,
+}
+
+/// What else is known of a group, in a checkpoint.
+#[derive(Serialize, Deserialize)]
+struct GroupSnapshot {
+    name: String,
+    filters: Vec<(TopicId, ConsumerFilter)>,
+    active_at: i64,
+}
+
+impl StateTable for ConsumerRows {
+    type Overlay = ConsumersOverlay;
+    type Snapshot = ConsumersSnapshot;
+
+    fn apply(&mut self, entry: &Entry, header: &RecordHeader) {
+        ConsumersFold::apply(self, entry, header.time);
+    }
+
+    fn decide(&self, overlay: &mut ConsumersOverlay, entry: &Entry, header: &RecordHeader) {
+        OverlayWriter { durable: self, overlay, at: header.position }.apply(entry, header.time);
+    }
+
+    fn snapshot(&self) -> ConsumersSnapshot {
         let as_recorded = |entry: &ConsumerRow| {
             let last_seen_at = Timestamp::from_millis(entry.seen_at);
             Consumer { last_seen_at, ..Consumer::clone(&entry.consumer) }
@@ -179,27 +210,8 @@ impl ConsumerRows {
             groups: groups.collect(),
         }
     }
-}
 
-/// Consumers and offsets in a checkpoint.
-#[derive(Serialize, Deserialize)]
-pub(in crate::ledger) struct ConsumersSnapshot {
-    /// As they were last recorded.
-    consumers: Vec<Consumer>,
-    offsets: Vec<(String, TopicId, Offset)>,
-    groups: Vec<GroupSnapshot>,
-}
-
-/// What else is known of a group, in a checkpoint.
-#[derive(Serialize, Deserialize)]
-struct GroupSnapshot {
-    name: String,
-    filters: Vec<(TopicId, ConsumerFilter)>,
-    active_at: i64,
-}
-
-impl From<ConsumersSnapshot> for ConsumerRows {
-    fn from(snapshot: ConsumersSnapshot) -> Self {
+    fn restore(snapshot: ConsumersSnapshot) -> Self {
         let mut readers = Self::default();
         for consumer in snapshot.consumers {
             readers.put_consumer(consumer.id, Some(ConsumerRow::new(consumer)));

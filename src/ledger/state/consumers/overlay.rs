@@ -2,61 +2,42 @@
 
 use super::{ConsumerRow, ConsumerRows, ConsumersFold, GroupKey};
 use crate::ledger::decide::overlay_map::OverlayMap;
-use contract::{Consumer, Error, Kind, Offset, Position, Result, TopicId, limits};
+use crate::ledger::state::table::{Decided, OverlayWriter, overlay_of};
+use contract::{Consumer, Error, Kind, Offset, Result, TopicId, limits};
 use std::collections::BTreeSet;
-use std::sync::{Arc, RwLockReadGuard};
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// Consumers and offsets decided but not durable yet.
 #[derive(Default)]
-pub(in crate::ledger) struct ConsumersOverlay {
+pub struct ConsumersOverlay {
     consumers: OverlayMap<Uuid, ConsumerRow>,
     offsets: OverlayMap<GroupKey, Offset>,
 }
 
+overlay_of!(ConsumersOverlay { consumers, offsets });
+
 impl ConsumersOverlay {
-    pub(in crate::ledger) fn undo(&mut self, after: Position) {
-        self.consumers.undo(after);
-        self.offsets.undo(after);
-    }
-
-    pub(in crate::ledger) fn settle(&mut self, through: Position) {
-        self.consumers.settle(through);
-        self.offsets.settle(through);
-    }
-
-    #[cfg(test)]
-    pub(in crate::ledger) fn is_empty(&self) -> bool {
-        self.consumers.is_empty() && self.offsets.is_empty()
-    }
-
     fn consumer(&self, durable: &ConsumerRows, id: Uuid) -> Option<ConsumerRow> {
         self.consumers.get(&id).unwrap_or_else(|| durable.consumer(id)).cloned()
     }
 }
 
-/// The layer with what it lies on, ready to take in the entry at `at`.
-pub(in crate::ledger) struct ConsumersOverlayWriter<'a> {
-    pub(in crate::ledger) durable: &'a ConsumerRows,
-    pub(in crate::ledger) layer: &'a mut ConsumersOverlay,
-    pub(in crate::ledger) at: Position,
-}
-
-impl ConsumersFold for ConsumersOverlayWriter<'_> {
+impl ConsumersFold for OverlayWriter<'_, ConsumerRows> {
     fn known(&self, id: Uuid) -> Option<ConsumerRow> {
-        self.layer.consumer(self.durable, id)
+        self.overlay.consumer(self.durable, id)
     }
 
     fn put_consumer(&mut self, id: Uuid, entry: Option<ConsumerRow>) {
-        self.layer.consumers.set(self.at, id, entry);
+        self.overlay.consumers.set(self.at, id, entry);
     }
 
     fn put_offset(&mut self, key: GroupKey, offset: Option<Offset>) {
-        self.layer.offsets.set(self.at, key, offset);
+        self.overlay.offsets.set(self.at, key, offset);
     }
 
     fn offsets_of(&self, group: &str) -> Vec<TopicId> {
-        let decided = self.layer.offsets.iter().map(|(key, _)| key).filter(|key| key.group == group);
+        let decided = self.overlay.offsets.iter().map(|(key, _)| key).filter(|key| key.group == group);
         let mut topics = ConsumersFold::offsets_of(self.durable, group);
         topics.extend(decided.map(|key| key.topic.clone()));
         topics
@@ -67,16 +48,12 @@ impl ConsumersFold for ConsumersOverlayWriter<'_> {
 }
 
 /// Consumers and offsets as a decision sees them: durable or decided, at one time.
-pub struct DecidedConsumers<'a> {
-    pub(in crate::ledger) durable: RwLockReadGuard<'a, ConsumerRows>,
-    pub(in crate::ledger) layer: &'a ConsumersOverlay,
-    pub(in crate::ledger) now: i64,
-}
+pub type DecidedConsumers<'a> = Decided<'a, ConsumerRows>;
 
 impl DecidedConsumers<'_> {
     /// A consumer that was neither deleted nor found expired, whatever its deadline.
     pub fn get(&self, id: Uuid) -> Result<ConsumerRow> {
-        self.layer.consumer(&self.durable, id).ok_or_else(|| Error::not_found("consumer"))
+        self.overlay.consumer(&self.durable, id).ok_or_else(|| Error::not_found("consumer"))
     }
 
     /// A consumer before its deadline.
@@ -88,7 +65,7 @@ impl DecidedConsumers<'_> {
     /// A group's offset in a topic.
     #[must_use]
     pub fn offset(&self, key: &GroupKey) -> Option<Offset> {
-        match self.layer.offsets.get(key) {
+        match self.overlay.offsets.get(key) {
             Some(decided) => decided.copied(),
             None => self.durable.offset(key),
         }
@@ -98,7 +75,7 @@ impl DecidedConsumers<'_> {
     #[must_use]
     pub fn peers(&self, group: &str, topic: &TopicId) -> Vec<Arc<Consumer>> {
         let durable = self.durable.members(group).map(|entry| entry.consumer.id);
-        let decided = self.layer.consumers.iter().map(|(id, _)| *id);
+        let decided = self.overlay.consumers.iter().map(|(id, _)| *id);
         let ids: BTreeSet<_> = durable.chain(decided).collect();
         let live = ids.into_iter().filter_map(|id| self.live(id).ok()).map(|entry| entry.consumer);
         live.filter(|consumer| consumer.consumer_group == group && consumer.topic == *topic).collect()
@@ -108,7 +85,7 @@ impl DecidedConsumers<'_> {
     #[must_use]
     pub fn members(&self, group: &str) -> Vec<ConsumerRow> {
         let durable = self.durable.members(group).map(|entry| entry.consumer.id);
-        let decided = self.layer.consumers.iter().map(|(id, _)| *id);
+        let decided = self.overlay.consumers.iter().map(|(id, _)| *id);
         let ids: BTreeSet<_> = durable.chain(decided).collect();
         let known = ids.into_iter().filter_map(|id| self.get(id).ok());
         known.filter(|entry| entry.consumer.consumer_group == group).collect()
@@ -118,7 +95,7 @@ impl DecidedConsumers<'_> {
     #[must_use]
     pub fn of_topic(&self, topic: &TopicId) -> Vec<ConsumerRow> {
         let durable = self.durable.consumers().map(|entry| entry.consumer.id);
-        let decided = self.layer.consumers.iter().map(|(id, _)| *id);
+        let decided = self.overlay.consumers.iter().map(|(id, _)| *id);
         let ids: BTreeSet<_> = durable.chain(decided).collect();
         let known = ids.into_iter().filter_map(|id| self.get(id).ok());
         known.filter(|entry| entry.consumer.topic == *topic).collect()
@@ -128,7 +105,7 @@ impl DecidedConsumers<'_> {
     /// decided.
     #[must_use]
     pub fn is_unused(&self, group: &str, before: i64) -> bool {
-        let is_busy = self.layer.offsets.iter().any(|(key, _)| key.group == group);
+        let is_busy = self.overlay.offsets.iter().any(|(key, _)| key.group == group);
         let known = self.durable.group(group).filter(|known| known.active_at <= before);
         known.is_some() && !is_busy && self.members(group).is_empty()
     }
@@ -145,13 +122,13 @@ impl DecidedConsumers<'_> {
     pub fn has_room_for_consumer(&self) -> bool {
         let ConsumerRows { consumers, .. } = &*self.durable;
         let is_durable = |id: &Uuid| consumers.contains_key(id);
-        self.layer.consumers.has_room(consumers.len(), is_durable, limits::CONSUMERS_MAX)
+        self.overlay.consumers.has_room(consumers.len(), is_durable, limits::CONSUMERS_MAX)
     }
 
     /// Whether there may be one more offset of a group.
     pub fn check_room_for_offset(&self) -> Result<()> {
         let is_durable = |key: &GroupKey| self.durable.offset(key).is_some();
-        if self.layer.offsets.has_room(self.durable.offsets, is_durable, limits::GROUP_OFFSETS_MAX) {
+        if self.overlay.offsets.has_room(self.durable.offsets, is_durable, limits::GROUP_OFFSETS_MAX) {
             return Ok(());
         }
         let detail = format!(

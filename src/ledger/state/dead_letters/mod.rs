@@ -16,16 +16,17 @@ use super::dispatch::JobKey;
 use crate::ledger::decide::overlay_map::OverlayMap;
 use crate::ledger::facts::dispatch::DispatchFact;
 use crate::ledger::facts::entry::Entry;
+use crate::ledger::state::table::{Decided, OverlayWriter, StateTable};
 use contract::{
     ClaimAttempt, ClaimError, DeadLetterFilter, DeadLetterResolution, DeadLetterSource, DeadLetterStatus, Error,
-    Position, Result, Sequence, Timestamp, TopicId, limits,
+    Result, Sequence, Timestamp, TopicId, limits,
 };
 use index::DeadLetterIndex;
 use log::{Record, RecordHeader};
 use roaring::RoaringTreemap;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, RwLockReadGuard};
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// Who closes a letter where no person does.
@@ -146,25 +147,11 @@ impl DeadLetterRows {
         let known = self.replaced.get(&(subscription.to_owned(), topic));
         known.is_some_and(|known| known.contains(sequence.get()))
     }
-
-    pub(in crate::ledger) fn snapshot(&self) -> DeadLettersSnapshot {
-        let open = self.rows.values().filter(|row| row.status == DeadLetterStatus::Open);
-        let resolved = self.resolved.iter().filter_map(|id| self.rows.get(id));
-        let replaced = self.replaced.iter().map(|((name, topic), known)| ReplacedEventsSnapshot {
-            subscription: name.clone(),
-            topic: *topic,
-            sequences: bitmap::to_text(known),
-        });
-        DeadLettersSnapshot {
-            rows: open.chain(resolved).map(|row| DeadLetterRow::clone(row)).collect(),
-            replaced: replaced.collect(),
-        }
-    }
 }
 
 /// Letters in a checkpoint.
 #[derive(Serialize, Deserialize)]
-pub(in crate::ledger) struct DeadLettersSnapshot {
+pub struct DeadLettersSnapshot {
     /// The open ones, then the others in the order they were dealt with.
     rows: Vec<DeadLetterRow>,
     replaced: Vec<ReplacedEventsSnapshot>,
@@ -179,8 +166,33 @@ struct ReplacedEventsSnapshot {
     sequences: String,
 }
 
-impl From<DeadLettersSnapshot> for DeadLetterRows {
-    fn from(snapshot: DeadLettersSnapshot) -> Self {
+impl StateTable for DeadLetterRows {
+    type Overlay = DeadLettersOverlay;
+    type Snapshot = DeadLettersSnapshot;
+
+    fn apply(&mut self, entry: &Entry, header: &RecordHeader) {
+        DeadLettersFold::apply(self, entry, header);
+    }
+
+    fn decide(&self, overlay: &mut DeadLettersOverlay, entry: &Entry, header: &RecordHeader) {
+        OverlayWriter { durable: self, overlay, at: header.position }.apply(entry, header);
+    }
+
+    fn snapshot(&self) -> DeadLettersSnapshot {
+        let open = self.rows.values().filter(|row| row.status == DeadLetterStatus::Open);
+        let resolved = self.resolved.iter().filter_map(|id| self.rows.get(id));
+        let replaced = self.replaced.iter().map(|((name, topic), known)| ReplacedEventsSnapshot {
+            subscription: name.clone(),
+            topic: *topic,
+            sequences: bitmap::to_text(known),
+        });
+        DeadLettersSnapshot {
+            rows: open.chain(resolved).map(|row| DeadLetterRow::clone(row)).collect(),
+            replaced: replaced.collect(),
+        }
+    }
+
+    fn restore(snapshot: DeadLettersSnapshot) -> Self {
         let mut dead_letters = Self::default();
         snapshot.rows.into_iter().for_each(|row| dead_letters.put(row));
         let replaced = snapshot.replaced.into_iter().map(|it| {
@@ -351,31 +363,24 @@ fn is_open_of(row: &DeadLetterRow, handler: &str) -> bool {
 }
 
 /// Letters decided but not durable yet.
-pub(in crate::ledger) type DeadLettersOverlay = OverlayMap<Uuid, DeadLetterRow>;
+pub type DeadLettersOverlay = OverlayMap<Uuid, DeadLetterRow>;
 
-fn known(durable: &DeadLetterRows, layer: &DeadLettersOverlay, id: Uuid) -> Option<DeadLetterRow> {
-    match layer.get(&id) {
+fn known(durable: &DeadLetterRows, overlay: &DeadLettersOverlay, id: Uuid) -> Option<DeadLetterRow> {
+    match overlay.get(&id) {
         Some(decided) => decided.cloned(),
         None => durable.known(id),
     }
 }
 
-/// The layer with what it lies on, ready to take in the entry at `at`.
-pub(in crate::ledger) struct DeadLettersOverlayWriter<'a> {
-    pub(in crate::ledger) durable: &'a DeadLetterRows,
-    pub(in crate::ledger) layer: &'a mut DeadLettersOverlay,
-    pub(in crate::ledger) at: Position,
-}
-
-impl DeadLettersFold for DeadLettersOverlayWriter<'_> {
+impl DeadLettersFold for OverlayWriter<'_, DeadLetterRows> {
     fn known(&self, id: Uuid) -> Option<DeadLetterRow> {
-        known(self.durable, self.layer, id)
+        known(self.durable, self.overlay, id)
     }
 
     fn open_of(&self, handler: &str) -> Vec<DeadLetterRow> {
         let durable = self.durable.open_of(handler);
-        let still = durable.into_iter().filter(|row| self.layer.get(&row.letter.id).is_none());
-        let decided = self.layer.iter().map(|(_, row)| row).filter(|row| is_open_of(row, handler));
+        let still = durable.into_iter().filter(|row| self.overlay.get(&row.letter.id).is_none());
+        let decided = self.overlay.iter().map(|(_, row)| row).filter(|row| is_open_of(row, handler));
         still.chain(decided.cloned()).collect()
     }
 
@@ -385,20 +390,17 @@ impl DeadLettersFold for DeadLettersOverlayWriter<'_> {
     fn trim(&mut self, _: u32, _: Sequence) {}
 
     fn put(&mut self, row: DeadLetterRow) {
-        self.layer.set(self.at, row.letter.id, Some(row));
+        self.overlay.set(self.at, row.letter.id, Some(row));
     }
 }
 
 /// Letters as a decision sees them: durable or decided.
-pub struct DecidedDeadLetters<'a> {
-    pub(in crate::ledger) durable: RwLockReadGuard<'a, DeadLetterRows>,
-    pub(in crate::ledger) layer: &'a DeadLettersOverlay,
-}
+pub type DecidedDeadLetters<'a> = Decided<'a, DeadLetterRows>;
 
 impl DecidedDeadLetters<'_> {
     /// One letter.
     pub fn known(&self, id: Uuid) -> Result<DeadLetterRow> {
-        known(&self.durable, self.layer, id).ok_or_else(|| Error::not_found("dead letter"))
+        known(&self.durable, self.overlay, id).ok_or_else(|| Error::not_found("dead letter"))
     }
 }
 
@@ -427,7 +429,7 @@ mod tests {
         let mut dead_letters = DeadLetterRows::default();
         dead_letters.replaced.entry(("mail".to_owned(), 7)).or_default().insert(3);
         let text = serde_json::to_string(&dead_letters.snapshot()).unwrap();
-        let again: DeadLetterRows = serde_json::from_str::<DeadLettersSnapshot>(&text).unwrap().into();
+        let again = DeadLetterRows::restore(serde_json::from_str(&text).unwrap());
         assert!(again.is_replaced("mail", 7, Sequence(3)));
         assert!(!again.is_replaced("mail", 7, Sequence(4)) && !again.is_replaced("log", 7, Sequence(3)));
     }

@@ -3,7 +3,7 @@
 use super::history::has_same_filter;
 use super::lane::{JobEnd, JobRow, JobSlot, JobState, LaneProgress};
 use super::{DispatchLease, DispatchRows, JobKey, ReplayRow, SubscriptionRow, TASKS, TaskRow};
-use crate::ledger::facts::dispatch::DispatchFact;
+use crate::ledger::facts::dispatch::{DispatchFact, EventDigest};
 use crate::ledger::facts::entry::Entry;
 use contract::{FencingToken, JobAttempt, PauseDetails, Pool, Position, Sequence, Timestamp, limits};
 use log::RecordHeader;
@@ -145,22 +145,22 @@ pub(in crate::ledger) trait DispatchFold {
                 }
                 self.settle(*lane, *through);
             }
-            DispatchFact::JobAttempted { job, event, attempt, retry_at, counts } => {
+            DispatchFact::JobAttempted { job, event, attempt, retry_at, counts, digest } => {
                 let standing = match retry_at {
                     Some(until) => JobState::Waiting { until: *until },
                     None => JobState::Dead { letter: None, expired: false },
                 };
-                self.open_or_new(*job, *event, time, |row| {
+                self.open_or_new(*job, (*event, digest), time, |row| {
                     row.tried(attempt.clone(), *counts);
                     row.standing = standing;
                 });
             }
-            DispatchFact::JobDeferred { job, event, until, reason } => {
-                self.open_or_new(*job, *event, time, |row| row.defer(time, *until, reason.as_deref()));
+            DispatchFact::JobDeferred { job, event, until, reason, digest } => {
+                self.open_or_new(*job, (*event, digest), time, |row| row.defer(time, *until, reason.as_deref()));
             }
-            DispatchFact::JobExpired { job, event } => {
+            DispatchFact::JobExpired { job, event, digest } => {
                 let standing = JobState::Dead { letter: None, expired: true };
-                self.open_or_new(*job, *event, time, |row| row.standing = standing);
+                self.open_or_new(*job, (*event, digest), time, |row| row.standing = standing);
             }
             DispatchFact::JobCancelled { job, .. } => {
                 self.touch(job.lane, at);
@@ -170,13 +170,14 @@ pub(in crate::ledger) trait DispatchFold {
                 self.touch(job.lane, at);
                 self.put_slot(*job, JobSlot::Ended(JobEnd::Completed));
             }
-            DispatchFact::JobRetried { job, event, .. } => {
+            DispatchFact::JobRetried { job, event, digest, .. } => {
                 self.touch(job.lane, at);
                 let mut row = match self.slot(*job) {
                     Some(JobSlot::Open(row)) => row,
                     _ => JobRow::new(*event, time),
                 };
                 row.restart(time);
+                row.keep_digest(digest);
                 self.put_slot(*job, JobSlot::Open(row));
             }
             _ => (),
@@ -201,12 +202,19 @@ pub(in crate::ledger) trait DispatchFold {
     }
 
     /// Changes a job that is open, or was not reached before.
-    fn open_or_new(&mut self, key: JobKey, event: Uuid, time: i64, change: impl FnOnce(&mut JobRow)) {
+    fn open_or_new(
+        &mut self,
+        key: JobKey,
+        (event, digest): (Uuid, &Option<EventDigest>),
+        time: i64,
+        change: impl FnOnce(&mut JobRow),
+    ) {
         let mut row = match self.slot(key) {
             Some(JobSlot::Open(row)) => row,
             Some(JobSlot::Ended(_)) => return,
             None => JobRow::new(event, time),
         };
+        row.keep_digest(digest);
         change(&mut row);
         self.put_slot(key, JobSlot::Open(row));
     }
@@ -381,6 +389,7 @@ impl DispatchRows {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::state::table::StateTable as _;
     use contract::DispatchMode;
 
     fn say(rows: &mut DispatchRows, at: u64, what: DispatchFact) {
@@ -392,7 +401,7 @@ mod tests {
             id: 0,
             facets: None,
         };
-        rows.apply(&Entry::Dispatch { what }, &header);
+        DispatchFold::apply(rows, &Entry::Dispatch { what }, &header);
     }
 
     fn task() -> super::super::StoredTask {
@@ -413,9 +422,9 @@ mod tests {
         let (mut rows, id) = (DispatchRows::default(), Uuid::from_u128(1));
         say(&mut rows, 1, DispatchFact::TaskCreated { id, task: Box::new(task()) });
         let job = JobKey { lane: TASKS, sequence: Sequence(1) };
-        say(&mut rows, 2, DispatchFact::JobRetried { job, event: id, by: "ops".to_owned() });
-        let text = serde_json::to_string(&rows.snapshot()).unwrap();
-        let again = serde_json::from_str::<DispatchRows>(&text).unwrap().counted();
+        say(&mut rows, 2, DispatchFact::JobRetried { job, event: id, by: "ops".to_owned(), digest: None });
+        let text = serde_json::to_string(&rows).unwrap();
+        let again = DispatchRows::restore(serde_json::from_str(&text).unwrap());
         assert_eq!((rows.open_jobs(), again.open_jobs()), (1, 1));
     }
 
@@ -430,7 +439,11 @@ mod tests {
             say(&mut rows, number, DispatchFact::TaskCreated { id, task: Box::new(task.clone()) });
         }
         say(&mut rows, all + 1, DispatchFact::JobCancelled { job: job(1), by: by() });
-        say(&mut rows, all + 2, DispatchFact::JobRetried { job: job(1), event: Uuid::from_u128(1), by: by() });
+        say(
+            &mut rows,
+            all + 2,
+            DispatchFact::JobRetried { job: job(1), event: Uuid::from_u128(1), by: by(), digest: None },
+        );
         for number in 2..=all {
             say(&mut rows, all + 1 + number, DispatchFact::JobCancelled { job: job(number), by: by() });
         }

@@ -12,13 +12,15 @@ mod history;
 mod lane;
 mod overlay;
 
-pub(in crate::ledger) use fold::DispatchFold;
+use fold::DispatchFold;
 pub use history::{JobInterest, KnownJob, PastFilter};
 pub use lane::{JobEnd, JobRow, JobSlot, JobState, LaneProgress};
-pub use overlay::DecidedDispatch;
-pub(in crate::ledger) use overlay::{DispatchOverlay, DispatchOverlayWriter};
+pub use overlay::{DecidedDispatch, DispatchOverlay};
 
+use crate::ledger::facts::entry::Entry;
+use crate::ledger::state::table::{OverlayWriter, StateTable};
 use contract::{DispatchMode, FencingToken, NewSubscription, PauseDetails, Pool, Position, Sequence};
+use log::RecordHeader;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -240,12 +242,6 @@ impl DispatchRows {
         self.lanes.len() > 1 && open > 0 && open >= three_quarters(left_by_others)
     }
 
-    /// The rows of a checkpoint.
-    pub(in crate::ledger) fn counted(mut self) -> Self {
-        self.open_jobs = self.lanes.values().map(LaneProgress::open_count).sum();
-        self
-    }
-
     /// Who dispatches.
     #[must_use]
     pub const fn lease(&self) -> Option<DispatchLease> {
@@ -275,14 +271,29 @@ impl DispatchRows {
     pub fn is_idle(&self) -> bool {
         self.subscriptions.is_empty() && self.numbers.is_empty()
     }
-
-    pub(in crate::ledger) fn snapshot(&self) -> DispatchSnapshot {
-        self.clone()
-    }
 }
 
-/// Dispatch in a checkpoint.
-pub(in crate::ledger) type DispatchSnapshot = DispatchRows;
+impl StateTable for DispatchRows {
+    type Overlay = DispatchOverlay;
+    type Snapshot = Self;
+
+    fn apply(&mut self, entry: &Entry, header: &RecordHeader) {
+        DispatchFold::apply(self, entry, header);
+    }
+
+    fn decide(&self, overlay: &mut DispatchOverlay, entry: &Entry, header: &RecordHeader) {
+        OverlayWriter { durable: self, overlay, at: header.position }.apply(entry, header);
+    }
+
+    fn snapshot(&self) -> Self {
+        self.clone()
+    }
+
+    fn restore(mut snapshot: Self) -> Self {
+        snapshot.open_jobs = snapshot.lanes.values().map(LaneProgress::open_count).sum();
+        snapshot
+    }
+}
 
 /// Three quarters, rounded up.
 const fn three_quarters(count: usize) -> usize {

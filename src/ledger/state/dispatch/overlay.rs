@@ -4,14 +4,14 @@ use super::fold::DispatchFold;
 use super::lane::JobSlot;
 use super::{DispatchLease, DispatchRows, JobKey, ReplayRow, SubscriptionRow, TaskRow};
 use crate::ledger::decide::overlay_map::OverlayMap;
-use contract::{Error, PauseDetails, Pool, Position, Result, Sequence, limits};
+use crate::ledger::state::table::{Decided, OverlayWriter, overlay_of};
+use contract::{Error, PauseDetails, Pool, Result, Sequence, limits};
 use std::collections::BTreeSet;
-use std::sync::RwLockReadGuard;
 use uuid::Uuid;
 
 /// What was decided about dispatch and is not durable yet.
 #[derive(Default)]
-pub(in crate::ledger) struct DispatchOverlay {
+pub struct DispatchOverlay {
     subscriptions: OverlayMap<Uuid, SubscriptionRow>,
     codes: OverlayMap<String, Uuid>,
     slots: OverlayMap<JobKey, JobSlot>,
@@ -23,29 +23,9 @@ pub(in crate::ledger) struct DispatchOverlay {
     paused: OverlayMap<(), PauseDetails>,
 }
 
-macro_rules! each_layer {
-    ($self:ident.$verb:ident($at:ident)) => {
-        $self.subscriptions.$verb($at);
-        $self.codes.$verb($at);
-        $self.slots.$verb($at);
-        $self.pools.$verb($at);
-        $self.tasks.$verb($at);
-        $self.last_task.$verb($at);
-        $self.replays.$verb($at);
-        $self.lease.$verb($at);
-        $self.paused.$verb($at);
-    };
-}
+overlay_of!(DispatchOverlay { subscriptions, codes, slots, pools, tasks, last_task, replays, lease, paused });
 
 impl DispatchOverlay {
-    pub(in crate::ledger) fn undo(&mut self, after: Position) {
-        each_layer!(self.undo(after));
-    }
-
-    pub(in crate::ledger) fn settle(&mut self, through: Position) {
-        each_layer!(self.settle(through));
-    }
-
     fn subscription(&self, durable: &DispatchRows, id: Uuid) -> Option<SubscriptionRow> {
         match self.subscriptions.get(&id) {
             Some(decided) => decided.cloned(),
@@ -66,78 +46,68 @@ impl DispatchOverlay {
     }
 }
 
-/// The layer with what it lies on, ready to take in the entry at `at`.
-pub(in crate::ledger) struct DispatchOverlayWriter<'a> {
-    pub(in crate::ledger) durable: &'a DispatchRows,
-    pub(in crate::ledger) layer: &'a mut DispatchOverlay,
-    pub(in crate::ledger) at: Position,
-}
-
-impl DispatchFold for DispatchOverlayWriter<'_> {
+impl DispatchFold for OverlayWriter<'_, DispatchRows> {
     fn known(&self, id: Uuid) -> Option<SubscriptionRow> {
-        self.layer.subscription(self.durable, id)
+        self.overlay.subscription(self.durable, id)
     }
 
     fn put_subscription(&mut self, row: SubscriptionRow, _: Option<Sequence>) {
-        self.layer.codes.set(self.at, row.definition.code.clone(), Some(row.id));
-        self.layer.subscriptions.set(self.at, row.id, Some(row));
+        self.overlay.codes.set(self.at, row.definition.code.clone(), Some(row.id));
+        self.overlay.subscriptions.set(self.at, row.id, Some(row));
     }
 
     fn drop_subscription(&mut self, row: &SubscriptionRow) {
-        self.layer.codes.set(self.at, row.definition.code.clone(), None);
-        self.layer.subscriptions.set(self.at, row.id, None);
+        self.overlay.codes.set(self.at, row.definition.code.clone(), None);
+        self.overlay.subscriptions.set(self.at, row.id, None);
     }
 
     fn slot(&self, key: JobKey) -> Option<JobSlot> {
-        self.layer.slot(self.durable, key)
+        self.overlay.slot(self.durable, key)
     }
 
     fn put_slot(&mut self, key: JobKey, slot: JobSlot) {
-        self.layer.slots.set(self.at, key, Some(slot));
+        self.overlay.slots.set(self.at, key, Some(slot));
     }
 
     fn put_pool(&mut self, code: &str, pool: Option<Pool>) {
-        self.layer.pools.set(self.at, code.to_owned(), pool);
+        self.overlay.pools.set(self.at, code.to_owned(), pool);
     }
 
     fn next_task(&self) -> Sequence {
-        self.layer.next_task(self.durable)
+        self.overlay.next_task(self.durable)
     }
 
     fn put_task(&mut self, row: TaskRow) {
-        self.layer.last_task.set(self.at, (), Some(row.number));
-        self.layer.tasks.set(self.at, row.id, Some(row));
+        self.overlay.last_task.set(self.at, (), Some(row.number));
+        self.overlay.tasks.set(self.at, row.id, Some(row));
     }
 
     fn put_replay(&mut self, id: Uuid, row: ReplayRow, _: Sequence) {
-        self.layer.replays.set(self.at, id, Some(row));
+        self.overlay.replays.set(self.at, id, Some(row));
     }
 
     fn put_lease(&mut self, lease: DispatchLease) {
-        self.layer.lease.set(self.at, (), Some(lease));
+        self.overlay.lease.set(self.at, (), Some(lease));
     }
 
     fn put_pause(&mut self, pause: Option<PauseDetails>) {
-        self.layer.paused.set(self.at, (), pause);
+        self.overlay.paused.set(self.at, (), pause);
     }
 }
 
 /// Dispatch as a decision sees it: durable or decided.
-pub struct DecidedDispatch<'a> {
-    pub(in crate::ledger) durable: RwLockReadGuard<'a, DispatchRows>,
-    pub(in crate::ledger) layer: &'a DispatchOverlay,
-}
+pub type DecidedDispatch<'a> = Decided<'a, DispatchRows>;
 
 impl DecidedDispatch<'_> {
     /// A subscription.
     pub fn subscription_row(&self, id: Uuid) -> Result<SubscriptionRow> {
-        self.layer.subscription(&self.durable, id).ok_or_else(|| Error::not_found("subscription"))
+        self.overlay.subscription(&self.durable, id).ok_or_else(|| Error::not_found("subscription"))
     }
 
     /// Which subscription has this code.
     #[must_use]
     pub fn by_code(&self, code: &str) -> Option<Uuid> {
-        match self.layer.codes.get(&code.to_owned()) {
+        match self.overlay.codes.get(&code.to_owned()) {
             Some(decided) => decided.copied(),
             None => self.durable.by_code(code).map(|row| row.id),
         }
@@ -146,21 +116,21 @@ impl DecidedDispatch<'_> {
     /// The subscriptions to a topic.
     #[must_use]
     pub fn of_topic(&self, number: u32) -> Vec<SubscriptionRow> {
-        let durable = self.durable.subscriptions().filter(|row| self.layer.subscriptions.get(&row.id).is_none());
-        let decided = self.layer.subscriptions.iter().map(|(_, row)| row);
+        let durable = self.durable.subscriptions().filter(|row| self.overlay.subscriptions.get(&row.id).is_none());
+        let decided = self.overlay.subscriptions.iter().map(|(_, row)| row);
         durable.chain(decided).filter(|row| row.number == number).cloned().collect()
     }
 
     /// What is known of a job.
     #[must_use]
     pub fn slot(&self, key: JobKey) -> Option<JobSlot> {
-        self.layer.slot(&self.durable, key)
+        self.overlay.slot(&self.durable, key)
     }
 
     /// A pool.
     #[must_use]
     pub fn pool(&self, code: &str) -> Option<Pool> {
-        match self.layer.pools.get(&code.to_owned()) {
+        match self.overlay.pools.get(&code.to_owned()) {
             Some(decided) => decided.cloned(),
             None => self.durable.pool(code).cloned(),
         }
@@ -169,22 +139,22 @@ impl DecidedDispatch<'_> {
     /// What uses a pool: the codes of subscriptions, and the number of tasks that are not over.
     #[must_use]
     pub fn pool_users(&self, pool: &str) -> (BTreeSet<String>, usize) {
-        let decided = self.layer.subscriptions.iter().map(|(_, row)| row);
-        let durable = self.durable.subscriptions().filter(|row| self.layer.subscriptions.get(&row.id).is_none());
+        let decided = self.overlay.subscriptions.iter().map(|(_, row)| row);
+        let durable = self.durable.subscriptions().filter(|row| self.overlay.subscriptions.get(&row.id).is_none());
         let subscriptions = durable.chain(decided).filter(|row| row.definition.pool.as_deref() == Some(pool));
         let is_open = |row: &&TaskRow| {
             let key = JobKey { lane: super::TASKS, sequence: row.number };
             row.task.pool.as_deref() == Some(pool) && !matches!(self.slot(key), Some(JobSlot::Ended(_)))
         };
-        let durable = self.durable.tasks().filter(|row| self.layer.tasks.get(&row.id).is_none());
-        let tasks = durable.chain(self.layer.tasks.iter().map(|(_, row)| row)).filter(is_open).count();
+        let durable = self.durable.tasks().filter(|row| self.overlay.tasks.get(&row.id).is_none());
+        let tasks = durable.chain(self.overlay.tasks.iter().map(|(_, row)| row)).filter(is_open).count();
         (subscriptions.map(|row| row.definition.code.clone()).collect(), tasks)
     }
 
     /// A task.
     #[must_use]
     pub fn task(&self, id: Uuid) -> Option<TaskRow> {
-        match self.layer.tasks.get(&id) {
+        match self.overlay.tasks.get(&id) {
             Some(decided) => decided.cloned(),
             None => self.durable.task(id).cloned(),
         }
@@ -193,26 +163,26 @@ impl DecidedDispatch<'_> {
     /// Whether a lane is one: of a subscription, a replay that is not over, or the tasks.
     #[must_use]
     pub fn has_lane(&self, lane: Uuid) -> bool {
-        let replays_of = |id: Uuid| match self.layer.replays.get(&lane) {
+        let replays_of = |id: Uuid| match self.overlay.replays.get(&lane) {
             Some(decided) => decided.is_some_and(|row| row.subscription == id),
             None => self.durable.replay(lane).is_some_and(|row| row.subscription == id),
         };
         lane == super::TASKS
             || self.subscription_row(lane).is_ok()
             || self.durable.replay(lane).is_some_and(|row| self.subscription_row(row.subscription).is_ok())
-            || self.layer.replays.get(&lane).flatten().is_some_and(|row| replays_of(row.subscription))
+            || self.overlay.replays.get(&lane).flatten().is_some_and(|row| replays_of(row.subscription))
     }
 
     /// Who dispatches.
     #[must_use]
     pub fn lease(&self) -> Option<DispatchLease> {
-        self.layer.lease.get(&()).flatten().copied().or_else(|| self.durable.lease())
+        self.overlay.lease.get(&()).flatten().copied().or_else(|| self.durable.lease())
     }
 
     /// Whether nothing of this log is delivered.
     #[must_use]
     pub fn is_paused(&self) -> bool {
-        match self.layer.paused.get(&()) {
+        match self.overlay.paused.get(&()) {
             Some(decided) => decided.is_some(),
             None => self.durable.paused().is_some(),
         }

@@ -9,11 +9,13 @@ pub(in crate::ledger) mod deleted_projections;
 
 use crate::ledger::decide::overlay_map::OverlayMap;
 use crate::ledger::facts::entry::Entry;
-use contract::{Error, Generation, NewProjection, Offset, Position, Result, TopicId, limits};
+use crate::ledger::state::table::{Decided, OverlayWriter, StateTable, overlay_of};
+use contract::{Error, Generation, NewProjection, Offset, Result, TopicId, limits};
 use deleted_projections::DeletedProjections;
+use log::RecordHeader;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, RwLockReadGuard};
+use std::sync::Arc;
 use tokio::sync::watch;
 
 /// Projections by name.
@@ -84,21 +86,25 @@ impl ProjectionRows {
         let known = self.get(name).map_or(Generation::ZERO, |known| known.generation);
         self.deleted.last(name).max(known)
     }
-
-    pub(in crate::ledger) const fn deleted(&self) -> &DeletedProjections {
-        &self.deleted
-    }
-
-    pub(in crate::ledger) fn snapshot(&self) -> ProjectionsSnapshot {
-        self.all().map(|(name, entry)| (name.to_owned(), entry.clone())).collect()
-    }
 }
 
-/// Projections in a checkpoint.
-pub(in crate::ledger) type ProjectionsSnapshot = Vec<(String, ProjectionRow)>;
+impl StateTable for ProjectionRows {
+    type Overlay = ProjectionsOverlay;
+    type Snapshot = (ProjectionsSnapshot, DeletedProjections);
 
-impl From<(ProjectionsSnapshot, DeletedProjections)> for ProjectionRows {
-    fn from((snapshot, deleted): (ProjectionsSnapshot, DeletedProjections)) -> Self {
+    fn apply(&mut self, entry: &Entry, header: &RecordHeader) {
+        ProjectionsFold::apply(self, entry, header.time);
+    }
+
+    fn decide(&self, overlay: &mut ProjectionsOverlay, entry: &Entry, header: &RecordHeader) {
+        OverlayWriter { durable: self, overlay, at: header.position }.apply(entry, header.time);
+    }
+
+    fn snapshot(&self) -> Self::Snapshot {
+        (self.all().map(|(name, entry)| (name.to_owned(), entry.clone())).collect(), self.deleted.clone())
+    }
+
+    fn restore((snapshot, deleted): Self::Snapshot) -> Self {
         let mut projections = Self { deleted, ..Self::default() };
         for (name, entry) in snapshot {
             projections.put(&name, entry);
@@ -106,6 +112,9 @@ impl From<(ProjectionsSnapshot, DeletedProjections)> for ProjectionRows {
         projections
     }
 }
+
+/// Projections in a checkpoint.
+pub(in crate::ledger) type ProjectionsSnapshot = Vec<(String, ProjectionRow)>;
 
 /// Where facts about projections are folded.
 pub(in crate::ledger) trait ProjectionsFold {
@@ -171,76 +180,48 @@ impl ProjectionsFold for ProjectionRows {
 
 /// Projections decided but not durable yet.
 #[derive(Default)]
-pub(in crate::ledger) struct ProjectionsOverlay {
+pub struct ProjectionsOverlay {
     rows: OverlayMap<String, ProjectionRow>,
     /// The generations of those that are deleted.
     deleted: OverlayMap<String, Generation>,
 }
 
-impl ProjectionsOverlay {
-    /// Takes back what entries behind `after` did.
-    pub(in crate::ledger) fn undo(&mut self, after: Position) {
-        self.rows.undo(after);
-        self.deleted.undo(after);
-    }
+overlay_of!(ProjectionsOverlay { rows, deleted });
 
-    /// Entries up to `through` are in the rows beneath now.
-    pub(in crate::ledger) fn settle(&mut self, through: Position) {
-        self.rows.settle(through);
-        self.deleted.settle(through);
-    }
-
-    /// Whether nothing is under way.
-    #[cfg(test)]
-    pub(in crate::ledger) fn is_empty(&self) -> bool {
-        self.rows.is_empty() && self.deleted.is_empty()
-    }
+fn known(durable: &ProjectionRows, overlay: &ProjectionsOverlay, name: &str) -> Option<ProjectionRow> {
+    overlay.rows.get(&name.to_owned()).unwrap_or_else(|| durable.get(name)).cloned()
 }
 
-fn known(durable: &ProjectionRows, layer: &ProjectionsOverlay, name: &str) -> Option<ProjectionRow> {
-    layer.rows.get(&name.to_owned()).unwrap_or_else(|| durable.get(name)).cloned()
-}
-
-/// The layer with what it lies on, ready to take in the entry at `at`.
-pub(in crate::ledger) struct ProjectionsOverlayWriter<'a> {
-    pub(in crate::ledger) durable: &'a ProjectionRows,
-    pub(in crate::ledger) layer: &'a mut ProjectionsOverlay,
-    pub(in crate::ledger) at: Position,
-}
-
-impl ProjectionsFold for ProjectionsOverlayWriter<'_> {
+impl ProjectionsFold for OverlayWriter<'_, ProjectionRows> {
     fn known(&self, name: &str) -> Option<ProjectionRow> {
-        known(self.durable, self.layer, name)
+        known(self.durable, self.overlay, name)
     }
 
     fn put(&mut self, name: &str, entry: ProjectionRow) {
-        self.layer.rows.set(self.at, name.to_owned(), Some(entry));
+        self.overlay.rows.set(self.at, name.to_owned(), Some(entry));
     }
 
     fn delete(&mut self, name: &str, generation: Generation) {
-        self.layer.rows.set(self.at, name.to_owned(), None);
-        let decided = self.layer.deleted.get(&name.to_owned()).flatten().copied().unwrap_or_default();
-        self.layer.deleted.set(self.at, name.to_owned(), Some(generation.max(decided)));
+        self.overlay.rows.set(self.at, name.to_owned(), None);
+        let decided = self.overlay.deleted.get(&name.to_owned()).flatten().copied().unwrap_or_default();
+        self.overlay.deleted.set(self.at, name.to_owned(), Some(generation.max(decided)));
     }
 }
 
 /// Projections as a decision sees them: durable or decided.
-pub struct DecidedProjections<'a> {
-    pub(in crate::ledger) durable: RwLockReadGuard<'a, ProjectionRows>,
-    pub(in crate::ledger) layer: &'a ProjectionsOverlay,
-}
+pub type DecidedProjections<'a> = Decided<'a, ProjectionRows>;
 
 impl DecidedProjections<'_> {
     /// One projection.
     pub fn known(&self, name: &str) -> Result<ProjectionRow> {
-        known(&self.durable, self.layer, name).ok_or_else(|| Error::not_found("projection"))
+        known(&self.durable, self.overlay, name).ok_or_else(|| Error::not_found("projection"))
     }
 
     /// The projections of a topic, in order of their names.
     #[must_use]
     pub fn of_topic(&self, topic: &TopicId) -> Vec<String> {
         let durable = self.durable.rows.keys();
-        let names: BTreeSet<_> = durable.chain(self.layer.rows.iter().map(|(name, _)| name)).collect();
+        let names: BTreeSet<_> = durable.chain(self.overlay.rows.iter().map(|(name, _)| name)).collect();
         let reads = |name: &&String| self.known(name).is_ok_and(|it| it.definition.topic.as_ref() == Some(topic));
         names.into_iter().filter(reads).cloned().collect()
     }
@@ -248,7 +229,7 @@ impl DecidedProjections<'_> {
     /// The generation of a projection that is registered under this name now; above `floor` in any case.
     #[must_use]
     pub fn next_generation(&self, name: &str, floor: Generation) -> Generation {
-        let decided = self.layer.deleted.get(&name.to_owned()).flatten().copied().unwrap_or_default();
+        let decided = self.overlay.deleted.get(&name.to_owned()).flatten().copied().unwrap_or_default();
         self.durable.last_generation(name).max(decided).max(floor).next()
     }
 
@@ -256,6 +237,6 @@ impl DecidedProjections<'_> {
     #[must_use]
     pub fn has_room(&self) -> bool {
         let is_durable = |name: &String| self.durable.rows.contains_key(name);
-        self.layer.rows.has_room(self.durable.rows.len(), is_durable, limits::PROJECTIONS_MAX)
+        self.overlay.rows.has_room(self.durable.rows.len(), is_durable, limits::PROJECTIONS_MAX)
     }
 }
