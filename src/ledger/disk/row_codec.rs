@@ -2,23 +2,23 @@
 
 use contract::{AggregateSequence, Position, Sequence};
 
-/// Where an aggregate stands.
+/// The last event of an aggregate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AggregateHead {
-    /// Its last number.
+    /// Its last aggregate sequence.
     pub aggregate_sequence: AggregateSequence,
-    /// That event's number in its topic.
+    /// That event's sequence in its topic.
     pub sequence: Sequence,
 }
 
 /// A remembered idempotency key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdempotencyRow {
-    /// The event stored, or the answer kept, under it.
+    /// The position of the event, or of the stored reply, under this key.
     pub position: Position,
-    /// When, in milliseconds.
+    /// When it was stored, in milliseconds.
     pub time: i64,
-    /// Fingerprint of the event's `data`, or of the request that was answered.
+    /// Fingerprint of the event's `data`, or of the request that the reply belongs to.
     pub digest: u64,
 }
 
@@ -26,13 +26,13 @@ impl AggregateHead {
     /// Bytes of a row.
     pub const BYTES: usize = 16;
 
-    /// To disk.
+    /// Encodes the row for the disk.
     #[must_use]
     pub fn encode(self) -> [u8; Self::BYTES] {
         join([self.aggregate_sequence.0.to_le_bytes(), self.sequence.0.to_le_bytes()])
     }
 
-    /// From disk.
+    /// Decodes a row from the disk.
     #[must_use]
     pub fn decode(row: [u8; Self::BYTES]) -> Self {
         let [aggregate_sequence, sequence] = split(row);
@@ -44,13 +44,13 @@ impl IdempotencyRow {
     /// Bytes of a row.
     pub const BYTES: usize = 24;
 
-    /// To disk.
+    /// Encodes the row for the disk.
     #[must_use]
     pub fn encode(self) -> [u8; Self::BYTES] {
         join([self.position.0.to_le_bytes(), self.time.to_le_bytes(), self.digest.to_le_bytes()])
     }
 
-    /// From disk.
+    /// Decodes a row from the disk.
     #[must_use]
     pub fn decode(row: [u8; Self::BYTES]) -> Self {
         let [position, time, digest] = split(row);

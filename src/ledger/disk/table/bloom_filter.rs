@@ -1,6 +1,6 @@
-//! A blocked Bloom filter: tells most lookups that a run does not hold their key, at the cost of one cache line.
+//! A blocked Bloom filter: rules out most runs that do not hold a key, at the cost of one cache line.
 //!
-//! - Never says no to a key that was added.
+//! - There are no false negatives: a key that was added is always reported as possibly present.
 //! - Keys are uniform, so their bits are used as they are: the high half chooses the block, six bits of the low half
 //!   per word choose a bit in each of the block's eight words.
 //! - A block is a range of keys: adding in key order walks the filter from front to back, and two neighbours can be
@@ -11,7 +11,7 @@ use std::io::{self, Read};
 /// Bytes of one block: a cache line.
 pub(super) const BLOCK_BYTES: u64 = 64;
 
-/// Room per key. With eight bits set per key, about one stranger in 200 is let through.
+/// Bits per key. With eight bits set per key, about one absent key in 200 passes the filter.
 const BITS_PER_KEY: u64 = 12;
 /// A new filter can be halved this often.
 const HALVINGS: u32 = 4;
@@ -24,7 +24,7 @@ pub(super) struct BloomFilter {
     blocks: Vec<FilterBlock>,
 }
 
-/// What a filter asks of a key, worked out once for all runs.
+/// What the filters look up for a key, computed once for all runs.
 #[derive(Debug)]
 pub(super) struct KeyProbe {
     high: u64,
@@ -58,14 +58,14 @@ impl BloomFilter {
         }
     }
 
-    /// Whether the key may have been added; no is certain.
+    /// Whether the key may have been added. `false` is certain.
     pub(super) fn may_hold(&self, probe: &KeyProbe) -> bool {
         let Some(block) = self.blocks.get(probe.block(self.blocks.len())) else { return false };
         // All eight words, without a branch for each.
         block.iter().zip(&probe.bits).fold(0, |missing, (word, bit)| missing | (bit & !word)) == 0
     }
 
-    /// Gives back the room that `keys` do not need: fewer came than were expected.
+    /// Releases the space that `keys` do not need: fewer were added than expected.
     pub(super) fn shrink_to(&mut self, keys: u64) {
         while self.blocks.len().is_multiple_of(2) && self.blocks.len() as u64 / 2 >= blocks_for(keys) {
             let halved = self.blocks.as_chunks::<2>().0.iter().map(|[left, right]| {
@@ -93,7 +93,7 @@ impl BloomFilter {
         })
     }
 
-    /// Reads back what [`bytes`](Self::bytes) gave.
+    /// Reads what [`bytes`](Self::bytes) wrote.
     pub(super) fn read(from: &mut impl Read, blocks: u64) -> io::Result<Self> {
         let mut filter = Self { blocks: Vec::with_capacity(blocks as usize) };
         for _ in 0..blocks {

@@ -1,7 +1,7 @@
-//! A checkpoint being written, apart from the tables: the owner goes on while a background thread does this.
+//! Writes a checkpoint on a background thread, while the owner of the tables continues.
 //!
 //! The order is the invariant: runs durable → manifest durable beside the old one → rename → folder synced → sweep.
-//! Until the rename the old checkpoint is in force, from then on the new one, and each finds all its files.
+//! Until the rename the old checkpoint is valid, from then on the new one; each finds all its files.
 //!
 //! RAM while it runs: the frozen rows a second time, sorted, one table after the other; the fences and filters of the
 //! new runs; and some 200 KB for each run that is merged.
@@ -21,7 +21,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What the owner has written with a checkpoint. It is put into words by the job: that may take a while.
+/// The payload that the owner stores with a checkpoint. The job serialises it, because that may take a while.
 pub(crate) type CheckpointPayload = Box<dyn Fn() -> io::Result<Box<RawValue>> + Send>;
 
 /// A checkpoint to be written.
@@ -34,21 +34,22 @@ pub struct CheckpointJob {
     pub(super) keys: TableCheckpoint<KEY_BYTES>,
 }
 
-/// The word that a checkpoint was written, for [`Tables::install`](super::Tables::install).
+/// The result of a written checkpoint, for [`DiskTables::install`](super::DiskTables::install).
 #[derive(Debug)]
 pub struct WrittenCheckpoint {
-    /// How large the payload was, in words.
+    /// The size of the serialised payload.
     pub(crate) payload_bytes: usize,
-    /// Until this is installed (or lost), no other checkpoint begins.
+    /// No other checkpoint begins until this is installed or dropped.
     _shared: Arc<CheckpointFolder>,
 }
 
-/// What the tables, a job and its outcome hold together.
+/// What the tables, a job and its result share.
 #[derive(Debug)]
 pub(super) struct CheckpointFolder {
     pub(super) folder: LockedFolder,
-    /// What a job wrote and the tables have not taken over. It is here and not in [`Done`] because it must not get
-    /// lost: the runs it replaces are deleted already, and a manifest that named them again would name nothing.
+    /// What a job wrote and the tables have not installed. It is here and not in [`WrittenCheckpoint`] because it must
+    /// not get lost: the runs it replaces are deleted already, and a manifest that named them again would name missing
+    /// files.
     written: Mutex<Option<WrittenRuns>>,
 }
 
@@ -73,8 +74,8 @@ pub(super) struct TableCheckpoint<const V: usize> {
 impl CheckpointJob {
     /// Writes the checkpoint. `crash_point` is called with a name around each durable step.
     ///
-    /// After an error the tables are as before and the next checkpoint takes these rows over. On disk the old
-    /// checkpoint is in force, or this one if the error came after the rename; both are whole.
+    /// After an error the tables are unchanged, and the next checkpoint includes these rows. On disk the old
+    /// checkpoint is valid, or this one if the error came after the rename; both are complete.
     pub fn run(self, crash_point: &dyn Fn(&'static str)) -> io::Result<WrittenCheckpoint> {
         crash_point("checkpoint.before_runs");
         let folder = &self.shared.folder;
@@ -82,7 +83,7 @@ impl CheckpointJob {
         let (written, payload_bytes) = written?;
         CheckpointManifest::rename(folder)?;
         crash_point("checkpoint.after_manifest_rename");
-        // Before the sweep: a power cut must not bring back the old manifest without its files.
+        // Before the sweep: a power failure must not bring back the old manifest without its files.
         folder.sync()?;
         let named = [paths(&written.heads), paths(&written.keys)].concat();
         self.shared.put(written);
@@ -91,7 +92,7 @@ impl CheckpointJob {
         Ok(WrittenCheckpoint { payload_bytes, _shared: Arc::clone(&self.shared) })
     }
 
-    /// Writes all that the new checkpoint needs, beside the old one; says how large its payload is, too.
+    /// Writes everything that the new checkpoint needs beside the old one. Returns the size of its payload, too.
     fn write(&self, folder: &LockedFolder, crash_point: &dyn Fn(&'static str)) -> io::Result<(WrittenRuns, usize)> {
         let heads = self.heads.write(folder, self.number, self.expire_before)?;
         let keys = self.keys.write(folder, self.number, self.expire_before)?;
@@ -104,7 +105,7 @@ impl CheckpointJob {
         Ok((WrittenRuns { heads, keys }, payload.get().len()))
     }
 
-    /// Makes room again after a failure before the rename: on a full disk no sweep would ever come.
+    /// Frees the space again after a failure before the rename: on a full disk there would never be a sweep.
     fn remove_written(&self, folder: &LockedFolder) {
         let written = [self.heads.name, self.keys.name].map(|name| folder.run(name, self.number));
         for path in written.into_iter().chain([folder.next_manifest()]) {
@@ -114,12 +115,12 @@ impl CheckpointJob {
 }
 
 impl CheckpointFolder {
-    /// Becomes the folder's owner.
+    /// Locks the folder for this process.
     pub(super) fn lock(folder: &Path) -> io::Result<Self> {
         Ok(Self { folder: LockedFolder::lock(folder)?, written: Mutex::default() })
     }
 
-    /// Takes what a job wrote, if it was not taken yet.
+    /// Takes what a job wrote, if it has not been taken yet.
     pub(super) fn take(&self) -> Option<WrittenRuns> {
         self.written.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -130,7 +131,7 @@ impl CheckpointFolder {
 }
 
 impl<const V: usize> TableCheckpoint<V> {
-    /// Writes the new rows, merged with the runs whose turn it is; gives the table's runs from then on.
+    /// Writes the new rows, merged with the runs that the tiering policy chooses. Returns the table's runs after that.
     fn write(&self, folder: &LockedFolder, number: u64, expire_before: i64) -> io::Result<Vec<Arc<SortedRun<V>>>> {
         let shapes: Vec<_> = self.runs.iter().map(|run| run.shape()).collect();
         let choice = self.policy.choose(self.rows.len() as u64, &shapes, expire_before);

@@ -1,8 +1,8 @@
-//! The folder of the tables: whose it is, what its files are called, and which of them may go.
+//! The folder of the tables: who owns it, how its files are named, and which of them can be deleted.
 //!
 //! ```text
-//! lock           held by the one owner, so that no two sweep each other's files away
-//! manifest.json  the checkpoint in force       manifest.tmp  the next one, until its rename
+//! lock           held by the one owner, so that two owners do not delete each other's files
+//! manifest.json  the valid checkpoint          manifest.tmp  the next one, until its rename
 //! heads-7.run    the run of table `heads` that checkpoint 7 wrote
 //! ```
 
@@ -11,19 +11,19 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The file of the checkpoint in force.
+/// The file of the valid checkpoint.
 pub(super) const MANIFEST: &str = "manifest.json";
 
-/// An owned folder. Dropping it lets another owner in.
+/// A folder that this process owns. Dropping it releases the lock.
 #[derive(Debug)]
 pub(super) struct LockedFolder {
     path: PathBuf,
-    /// Holds the lock; the operating system lets go of it when the process ends, however it does.
+    /// Holds the lock. The operating system releases it when the process ends, however it ends.
     lock: File,
 }
 
 impl LockedFolder {
-    /// Makes the folder if it is missing and becomes its owner.
+    /// Creates the folder if it is missing, and locks it.
     pub(super) fn lock(path: &Path) -> io::Result<Self> {
         private_folder().create(path).map_err(at(path))?;
         let lock = private_file().write(true).create(true).truncate(true).open(path.join("lock")).map_err(at(path))?;
@@ -37,17 +37,17 @@ impl LockedFolder {
         }
     }
 
-    /// Where the manifest in force is.
+    /// The path of the valid manifest.
     pub(super) fn manifest(&self) -> PathBuf {
         self.path.join(MANIFEST)
     }
 
-    /// Where the next manifest is written.
+    /// The path that the next manifest is written to.
     pub(super) fn next_manifest(&self) -> PathBuf {
         self.path.join("manifest.tmp")
     }
 
-    /// Where the run is that checkpoint `number` wrote for `table`.
+    /// The path of the run that checkpoint `number` wrote for `table`.
     pub(super) fn run(&self, table: &str, number: u64) -> PathBuf {
         self.path.join(format!("{table}-{number}.run"))
     }
@@ -57,8 +57,8 @@ impl LockedFolder {
         File::open(&self.path).and_then(|folder| folder.sync_all()).map_err(at(&self.path))
     }
 
-    /// Deletes the runs not among `named`, and an unfinished manifest. What cannot be deleted is left to the next
-    /// sweep: it takes room and does no harm.
+    /// Deletes the runs not among `named`, and an unfinished manifest. A file that cannot be deleted is left to the
+    /// next sweep: it takes space and does no harm.
     pub(super) fn sweep(&self, named: &[PathBuf]) {
         let Ok(entries) = fs::read_dir(&self.path) else { return };
         for path in entries.flatten().map(|entry| entry.path()) {
@@ -71,7 +71,7 @@ impl LockedFolder {
 }
 
 impl Drop for LockedFolder {
-    /// Unlocks by word, not by closing: a child process forked a moment ago may still hold a copy of the open file.
+    /// Unlocks explicitly, not by closing: a child process forked a moment ago may still hold a copy of the open file.
     fn drop(&mut self) {
         let _ = self.lock.unlock();
     }
@@ -81,7 +81,7 @@ impl Drop for LockedFolder {
 pub(super) fn at(path: &Path) -> impl Fn(io::Error) -> io::Error + use<> {
     let path = path.to_owned();
     move |why| match why.kind() {
-        // A file that ends early is not what was written, and its reader should hear it in those words.
+        // A file that ends early is not what was written: that is damage, not an end of input.
         io::ErrorKind::UnexpectedEof => damaged(&path, "ends early"),
         kind => io::Error::new(kind, format!("{}: {why}", path.display())),
     }

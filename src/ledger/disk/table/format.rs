@@ -10,8 +10,8 @@
 //!               │ crc32c u32 of fences and filter │ crc32c u32 of header and footer so far
 //! ```
 //!
-//! - Each checksum covers the header, hence the run's number: a block of another run, or of another place in this one,
-//!   does not pass.
+//! - Each checksum covers the header, and with it the run's number: a block of another run, or of another place in this
+//!   one, fails the check.
 //! - The manifest repeats a file's length and footer checksum, so a file cannot stand in for another:
 //!   through the checksum of checksums, that of the footer depends on every byte of the file.
 
@@ -50,13 +50,13 @@ pub(super) const fn block_bytes<const V: usize>() -> u64 {
     BLOCK_ROWS * row_bytes::<V>() + CRC_BYTES
 }
 
-/// A row's bytes taken apart.
+/// The key and the value in a row's bytes.
 pub(super) fn row<const V: usize>(bytes: &[u8]) -> Option<(u128, [u8; V])> {
     let (key, value) = bytes.split_first_chunk()?;
     Some((u128::from_le_bytes(*key), *value.first_chunk()?))
 }
 
-/// The end of a run file: what is in it.
+/// The end of a run file: describes its contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RunFooter {
     /// How many rows.
@@ -65,7 +65,8 @@ pub(super) struct RunFooter {
     pub(super) max_stamp: i64,
     /// How many blocks the filter has.
     pub(super) filter_blocks: u64,
-    /// The checksum of the blocks' checksums. Not looked at again: it makes the footer's own depend on every row.
+    /// The checksum of the blocks' checksums. It is never checked by itself: it makes the footer's own depend on every
+    /// row.
     pub(super) blocks_crc: u32,
     /// The checksum of fences and filter.
     pub(super) index_crc: u32,

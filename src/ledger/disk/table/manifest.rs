@@ -1,13 +1,13 @@
-//! The manifest: which runs make up the checkpoint in force, and the caller's payload.
+//! The manifest: which runs make up the valid checkpoint, and the caller's payload.
 //!
 //! ```json
 //! { "version": 1, "crc32c": 305419896,
 //!   "body": { "number": 7, "heads": [{ "number": 7, "bytes": 4182, "crc32c": 1 }], "keys": [], "payload": {} } }
 //! ```
 //!
-//! - `crc32c` is of the body's text, exactly as it stands in the file.
+//! - `crc32c` covers the text of the body, byte for byte as it is in the file.
 //! - Runs are listed newest first; `number` names the file (`heads-7.run`), `crc32c` is the one its footer ends with.
-//! - Written beside the old one and renamed over it: a reader finds one or the other, whole.
+//! - A new manifest is written beside the old one and renamed over it: a reader finds one or the other, complete.
 
 use super::folder::{LockedFolder, MANIFEST, at, damaged};
 use log::file::private_file;
@@ -29,11 +29,11 @@ pub(super) struct CheckpointManifest<Payload> {
     pub(super) heads: Vec<RunRef>,
     /// The runs of the idempotency window.
     pub(super) keys: Vec<RunRef>,
-    /// What the caller keeps beside the rows, as text that is not looked into here.
+    /// What the caller stores with the rows, as text that is not parsed here.
     pub(super) payload: Payload,
 }
 
-/// One run, and how to know it again.
+/// One run, and how to recognise its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RunRef {
@@ -45,7 +45,7 @@ pub(super) struct RunRef {
     pub(super) crc32c: u32,
 }
 
-/// What is in the file: the body under its checksum.
+/// The contents of the file: the body with its checksum.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ManifestFile<'a> {
@@ -56,7 +56,7 @@ struct ManifestFile<'a> {
 }
 
 impl CheckpointManifest<Box<RawValue>> {
-    /// Reads the manifest in force, if there is one.
+    /// Reads the valid manifest, if there is one.
     pub(super) fn read(folder: &LockedFolder) -> io::Result<Option<Self>> {
         Self::read_file(&folder.manifest())
     }
@@ -74,12 +74,12 @@ impl CheckpointManifest<Box<RawValue>> {
             return Err(damaged(path, &format!("its version is {}, not {VERSION}", sealed.version)));
         }
         if sealed.crc32c != crc32c::crc32c(sealed.body.get().as_bytes()) {
-            return Err(damaged(path, "its checksum does not fit"));
+            return Err(damaged(path, "its checksum does not match"));
         }
         serde_json::from_str(sealed.body.get()).map(Some).map_err(unreadable)
     }
 
-    /// Leaves no manifest in force.
+    /// Deletes the valid manifest.
     pub(super) fn remove(folder: &LockedFolder) -> io::Result<()> {
         match fs::remove_file(folder.manifest()) {
             Err(why) if why.kind() != io::ErrorKind::NotFound => Err(at(&folder.manifest())(why)),
@@ -88,13 +88,13 @@ impl CheckpointManifest<Box<RawValue>> {
     }
 }
 
-/// The payload of the checkpoint in force in `folder`, which nobody has to own for that.
+/// The payload of the valid checkpoint in `folder`. The folder need not be locked for that.
 pub(super) fn peek(folder: &Path) -> io::Result<Option<Box<RawValue>>> {
     Ok(CheckpointManifest::read_file(&folder.join(MANIFEST))?.map(|manifest| manifest.payload))
 }
 
 impl CheckpointManifest<&RawValue> {
-    /// Writes the manifest beside the one in force, durably.
+    /// Writes the manifest beside the valid one, durably.
     pub(super) fn write(&self, folder: &LockedFolder) -> io::Result<()> {
         let body = serde_json::value::to_raw_value(self)?;
         let crc32c = crc32c::crc32c(body.get().as_bytes());
@@ -105,7 +105,7 @@ impl CheckpointManifest<&RawValue> {
         file.flush().and_then(|()| file.get_ref().sync_all()).map_err(at(&path))
     }
 
-    /// Puts the manifest last written in force. Durable after the folder's sync.
+    /// Makes the manifest written last the valid one. Durable after the folder's sync.
     pub(super) fn rename(folder: &LockedFolder) -> io::Result<()> {
         fs::rename(folder.next_manifest(), folder.manifest()).map_err(at(&folder.manifest()))
     }

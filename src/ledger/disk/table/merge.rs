@@ -1,6 +1,6 @@
 //! Merging sorted rows from several sources into one ascending stream.
 //!
-//! - Of rows with one key, the row of the first source comes out; the others are gone.
+//! - Of rows with one key, the row of the first source is returned and the others are dropped.
 //! - RAM is bounded by the sources' buffers, a few blocks each, however long the runs are.
 
 use super::row_map::TableRow;
@@ -9,10 +9,10 @@ use std::io;
 use std::sync::Arc;
 use std::vec;
 
-/// Blocks read at once: large enough that seeks do not count, small enough that a dozen sources stay under a few MB.
+/// Blocks read at once: large enough that seeks do not matter, small enough that a dozen sources stay under a few MB.
 const BLOCKS_PER_READ: u64 = 16;
 
-/// Ascending rows: some in RAM, then those of a run that are still to be read.
+/// Ascending rows: some in RAM, then those of a run that have not been read yet.
 pub(super) struct MergeSource<const V: usize> {
     next: Option<TableRow<V>>,
     rows: vec::IntoIter<TableRow<V>>,
@@ -46,7 +46,7 @@ impl<const V: usize> MergeSource<V> {
         self.next.map(|(key, _)| key)
     }
 
-    /// Gives the next row and moves on to the one after.
+    /// Returns the next row and advances to the one after it.
     fn advance(&mut self) -> io::Result<Option<TableRow<V>>> {
         if self.rows.len() == 0 {
             self.refill()?;
@@ -64,9 +64,9 @@ impl<const V: usize> MergeSource<V> {
 }
 
 impl<const V: usize> RunMerge<V> {
-    /// The newest row of the least key not given yet.
+    /// The newest row of the smallest key not returned yet.
     pub(super) fn next(&mut self) -> io::Result<Option<TableRow<V>>> {
-        // A dozen sources at most: looking at each is as quick as a heap.
+        // A dozen sources at most: a linear search is as fast as a heap.
         let least = self.0.iter().filter_map(MergeSource::key).min();
         let mut newest = None;
         for source in self.0.iter_mut().filter(|source| least.is_some() && source.key() == least) {

@@ -2,27 +2,27 @@
 //!
 //! A table maps a `u128` key to a value of fixed size. Recent rows are in a RAM map, the rest in immutable sorted
 //! *runs* on disk. A checkpoint freezes the map, writes it out as a run (merged with a few of the newest runs when the
-//! tiering says so) and names all runs in a manifest, together with a payload of the caller's: the log position the
-//! rows stand at, and the small state.
+//! tiering policy chooses so) and names all runs in a manifest, together with the caller's payload: the log position
+//! that the rows are valid for, and the small state.
 //!
 //! ```text
-//!   put ─► active map ──freeze──► frozen map ──Job::run──► newest run │ … │ oldest run
-//!   get ─► active map ──────────► frozen map ─► recent ──► newest run │ … │ oldest run     first hit wins
+//!   put ─► active map ──freeze──► frozen map ──CheckpointJob::run──► newest run │ … │ oldest run
+//!   get ─► active map ──────────► frozen map ─► recent rows ───────► newest run │ … │ oldest run     first hit wins
 //! ```
 //!
-//! - The log is the truth. The tables have no journal: what was put after the last checkpoint is folded from the log
-//!   again, and a missing or damaged table is an empty one to be refolded from the start.
+//! - The log is the source of truth. The tables have no journal: what was put after the last checkpoint is folded from
+//!   the log again, and a missing or damaged table is treated as empty and folded from the start of the log.
 //! - Both tables and the payload change together: the rename of one manifest is the commit.
 //! - Runs never change. A file is durable before a manifest names it, and deleted only after none does.
-//! - The newest row of a key is the only one seen; a replaced row never comes back, not even when the newer one
+//! - Only the newest row of a key is visible; a replaced row never comes back, not even when the newer one
 //!   expires.
-//! - Bytes from disk are checked before they are believed: a read gives the right value or an error.
-//! - RAM holds the rows since the last checkpoint, some of those before it ([`recent`]), and per row on disk 12 bits for a
-//!   filter and 1 bit for a fence.
+//! - Bytes from disk are checked before they are used: a read returns the right value or an error.
+//! - RAM holds the rows since the last checkpoint, some of those before it ([`recent_rows`]), and per row on disk 12
+//!   bits for a filter and 1 bit for a fence.
 //! - One checkpoint at a time, one owner per folder (a lock file says so).
 //!
-//! Left to others: *when* to checkpoint, which thread runs the `Job`, that only durable positions are frozen, and what
-//! an expired row means: one may still be returned by [`Table::get`] until a merge drops it.
+//! Left to others: *when* to checkpoint, which thread runs the [`CheckpointJob`], that only durable positions are
+//! frozen, and what an expired row means: [`DiskTable::get`] may still return one until a merge drops it.
 
 mod bloom_filter;
 mod checkpoint_job;
@@ -60,7 +60,7 @@ pub(crate) const HEAD_BYTES: usize = 16;
 /// Bytes of an idempotency key's value.
 pub(crate) const KEY_BYTES: usize = 24;
 
-/// What time a row counts from. A row whose stamp is below a checkpoint's `expire_before` may be dropped by it.
+/// The timestamp of a row. A checkpoint may drop a row whose timestamp is below its `expire_before`.
 pub(crate) type RowTimestamp<const V: usize> = fn(&[u8; V]) -> i64;
 
 /// The tables of one broker, with a common checkpoint.
@@ -70,44 +70,44 @@ pub struct DiskTables {
     pub heads: DiskTable<HEAD_BYTES>,
     /// The idempotency window.
     pub keys: DiskTable<KEY_BYTES>,
-    /// Shared with a [`Job`] and its [`Done`]: more than one holder means that a checkpoint is under way. Tables in
-    /// memory have none.
+    /// Shared with a [`CheckpointJob`] and its [`WrittenCheckpoint`]: more than one holder means that a checkpoint is
+    /// in progress. Tables in memory have no folder.
     shared: Option<Arc<CheckpointFolder>>,
     /// The number of the last checkpoint begun. Runs are named by it, so a failed checkpoint's number is not used
     /// again.
     number: u64,
 }
 
-/// Rows by key: see the module.
+/// Rows by key; see the module documentation.
 #[derive(Debug)]
 pub struct DiskTable<const V: usize> {
     name: &'static str,
     stamp: RowTimestamp<V>,
     policy: TieringPolicy,
     active: RowMap<V>,
-    /// Rows a job is writing, or a failed one did not write.
+    /// Rows that a job is writing, or that a failed job did not write.
     frozen: Arc<RowMap<V>>,
     /// Newest first.
     runs: Vec<Arc<SortedRun<V>>>,
-    /// What was put last of what may be on disk.
+    /// The rows put last among those that may be on disk.
     recent: RecentRows<V>,
 }
 
-/// What [`Tables::open`] found in the folder.
+/// What [`DiskTables::open`] found in the folder.
 #[derive(Debug)]
 pub enum FoundCheckpoint {
-    /// A whole checkpoint; this was its payload.
+    /// A complete checkpoint, with its payload.
     Checkpoint(Box<RawValue>),
-    /// No checkpoint. The tables are empty.
+    /// There is no checkpoint. The tables are empty.
     Nothing,
     /// A checkpoint that cannot be trusted, and why. It was deleted, the tables are empty.
     Damaged(io::Error),
 }
 
 impl DiskTables {
-    /// Opens the tables in `folder`, which is made if missing. Reads footers, fences and filters, no rows.
+    /// Opens the tables in `folder`, which is created if it is missing. Reads footers, fences and filters, no rows.
     ///
-    /// An error is what the disk refused (or another owner of the folder); nothing is deleted then.
+    /// An error means that the disk refused, or that another process owns the folder; nothing is deleted then.
     pub fn open(folder: &Path, key_stamp: RowTimestamp<KEY_BYTES>) -> io::Result<(Self, FoundCheckpoint)> {
         let shared = Arc::new(CheckpointFolder::lock(folder)?);
         match Self::load(&shared, key_stamp) {
@@ -123,7 +123,8 @@ impl DiskTables {
         manifest::peek(folder)
     }
 
-    /// Empty tables in `folder`, whatever was there: the way out after [`Table::get`] or `Job::run` met damage.
+    /// Empty tables in `folder`, whatever was there. Used after [`DiskTable::get`] or [`CheckpointJob::run`] found
+    /// damage.
     pub fn fresh(folder: &Path, key_stamp: RowTimestamp<KEY_BYTES>) -> io::Result<Self> {
         Self::empty(Arc::new(CheckpointFolder::lock(folder)?), key_stamp)
     }
@@ -133,26 +134,26 @@ impl DiskTables {
         Self { heads: DiskTable::new("heads", never), keys: DiskTable::new("keys", key_stamp), shared: None, number: 0 }
     }
 
-    /// Drops keys that expired from RAM: what a checkpoint does for tables on disk, for those without a folder.
+    /// Drops expired keys from RAM. For tables without a folder this does what a checkpoint does for those on disk.
     pub fn forget(&mut self, expire_before: i64) {
         let stamp = self.keys.stamp;
         self.keys.active.retain(|_, row| stamp(row) >= expire_before);
     }
 
-    /// Takes the checkpoint on disk out of force: opening finds nothing then, and refolds. No job may be running.
+    /// Invalidates the checkpoint on disk: the next opening finds none and folds the log again. No job may be running.
     pub fn condemn(&mut self) -> io::Result<()> {
         self.shared.as_ref().map_or(Ok(()), |shared| CheckpointManifest::remove(&shared.folder))
     }
 
-    /// Begins a checkpoint of all rows put so far; `payload` must speak of the same moment. The job belongs on a
-    /// background thread, its outcome back here in [`install`](Self::install).
+    /// Begins a checkpoint of all rows put so far; `payload` must describe the same moment. The job belongs on a
+    /// background thread, and its result is passed to [`install`](Self::install).
     ///
-    /// `None` while an earlier job or its outcome is still around, and for tables in memory; nothing is frozen then.
-    /// After a job that failed or was dropped, the next one takes its rows over; an outcome that was dropped is
+    /// `None` while an earlier job or its result exists, and for tables in memory; nothing is frozen then.
+    /// After a job that failed or was dropped, the next one includes its rows; a result that was dropped is
     /// installed now.
     pub fn freeze(&mut self, payload: CheckpointPayload, expire_before: i64) -> Option<CheckpointJob> {
         let shared = self.shared.clone()?;
-        // Two are this one and the tables' own.
+        // Two holders are this one and the tables' own.
         if Arc::strong_count(&shared) > 2 {
             return None;
         }
@@ -162,7 +163,7 @@ impl DiskTables {
         Some(CheckpointJob { shared, number: self.number, payload, expire_before, heads, keys })
     }
 
-    /// Takes over what a job of these tables wrote, and lets go of the rows it wrote.
+    /// Installs the runs that a job of these tables wrote, and drops their rows from RAM.
     pub fn install(&mut self, done: WrittenCheckpoint) {
         drop(done);
         self.take_over();
@@ -172,7 +173,7 @@ impl DiskTables {
         if let Some(WrittenRuns { heads, keys }) = self.shared.as_ref().and_then(|shared| shared.take()) {
             self.heads.install(heads);
             self.keys.install(keys);
-            // An aggregate is looked up whenever it is written to; a key, hardly ever again.
+            // An aggregate is looked up whenever it is written to; a key is hardly ever looked up again.
             self.heads.recent.begin();
         }
     }
@@ -251,7 +252,7 @@ impl<const V: usize> DiskTable<V> {
     }
 
     fn freeze(&mut self) -> TableCheckpoint<V> {
-        // The next active map gets the room this one needed: growing step by step would rehash under the owner's feet.
+        // The next active map gets the capacity of this one: growing step by step would rehash on the writer's task.
         let room = RowMap::with_capacity_and_hasher(self.active.len(), Default::default());
         let active = std::mem::replace(&mut self.active, room);
         if self.frozen.is_empty() {
@@ -274,7 +275,7 @@ fn never<const V: usize>(_: &[u8; V]) -> i64 {
     i64::MAX
 }
 
-/// Whether an error while loading tells of bytes that are not what was written, rather than of a disk that refuses.
+/// Whether an error while loading means that the bytes are not what was written, not that the disk refuses.
 fn is_damage(why: &io::Error) -> bool {
     matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData)
 }

@@ -1,24 +1,24 @@
-//! Rows put last, still in RAM when they have gone to disk: who was written to is usually written to again.
+//! A cache of the rows put last that are on disk already: an aggregate that was written to is usually written to again.
 //!
-//! - A key has one place, which it shares with others; the row put last has it.
-//! - Every put passes by here, so a row that is found is the newest of its key.
+//! - A key has one slot, which it shares with other keys; the row put last occupies it.
+//! - Every put updates this cache, so a row that is found is the newest of its key.
 
 use super::row_map::TableRow;
 
-/// How many rows there is room for: 8 MiB of aggregate heads.
+/// How many rows the cache holds: 8 MiB of aggregate heads.
 const PLACES: usize = 1 << 18;
 
-/// The rows; none, and no room for any, until it is begun.
+/// The rows. Until [`RecentRows::begin`] there are none, and no memory is allocated.
 #[derive(Debug, Default)]
 pub(super) struct RecentRows<const V: usize> {
     rows: Vec<TableRow<V>>,
 }
 
 impl<const V: usize> RecentRows<V> {
-    /// Keeps what is put from now on.
+    /// Caches what is put from now on.
     pub(super) fn begin(&mut self) {
         if self.rows.is_empty() {
-            // A key in a place that is not its own is never found.
+            // A key in a slot that is not its own is never found.
             self.rows = (0..PLACES).map(|place| (place as u128 + 1, [0; V])).collect();
         }
     }
@@ -34,7 +34,7 @@ impl<const V: usize> RecentRows<V> {
     }
 }
 
-/// Keys are uniform: their lowest bits are as good as any.
+/// The slot of a key. Keys are uniform, so their lowest bits serve as well as any.
 const fn place(key: u128) -> usize {
     key as usize % PLACES
 }

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// One row, where it travels alone.
+/// One row outside of a map.
 pub(super) type TableRow<const V: usize> = (u128, [u8; V]);
 
-/// A map by uniform keys.
+/// The hasher of a map with uniform keys.
 pub(crate) type KeyMap<T> = HashMap<u128, T, BuildHasherDefault<LowHalfHasher>>;
 
 /// Rows by key, in no order.
@@ -19,7 +19,7 @@ pub(super) fn sorted<const V: usize>(rows: &RowMap<V>) -> Vec<TableRow<V>> {
     sorted
 }
 
-/// Takes the low half of a uniform key for its hash.
+/// Uses the low half of a uniform key as its hash.
 #[derive(Debug, Default)]
 pub(crate) struct LowHalfHasher(u64);
 
@@ -28,7 +28,7 @@ impl Hasher for LowHalfHasher {
         self.0 = key as u64;
     }
 
-    /// A `u128` hashes itself by `write_u128`; this is for completeness.
+    /// A `u128` hashes itself through `write_u128`; the trait requires this method.
     fn write(&mut self, bytes: &[u8]) {
         self.0 = bytes.iter().fold(self.0, |hash, byte| hash.rotate_left(8) ^ u64::from(*byte));
     }

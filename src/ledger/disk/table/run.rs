@@ -1,7 +1,7 @@
 //! A run: an immutable sorted file of rows, read one block at a time.
 //!
 //! - Fences and filter are in RAM and were checked when the run was opened; a block is checked whenever it is read.
-//! - A lookup reads one block if the filter lets it through (two if the key's high half equals a fence).
+//! - A lookup reads one block if the key passes the filter (two blocks if the key's high half equals a fence).
 
 use super::bloom_filter::{BloomFilter, KeyProbe};
 use super::folder::{at, damaged};
@@ -30,7 +30,7 @@ pub(super) struct SortedRun<const V: usize> {
 }
 
 impl<const V: usize> SortedRun<V> {
-    /// Opens the file that `entry` speaks of, reading all but its rows.
+    /// Opens the file that `entry` describes, and reads everything but its rows.
     pub(super) fn open(path: PathBuf, entry: RunRef) -> io::Result<Self> {
         let file = File::open(&path).map_err(at(&path))?;
         let header_crc = check_header::<V>(&path, &file, entry)?;
@@ -39,7 +39,7 @@ impl<const V: usize> SortedRun<V> {
         Ok(Self { path, file, entry, header_crc, footer, fences, filter })
     }
 
-    /// What the tiering looks at.
+    /// What the tiering policy chooses by.
     pub(super) fn shape(&self) -> RunShape {
         RunShape { rows: self.footer.rows, max_stamp: self.footer.max_stamp }
     }
@@ -49,7 +49,7 @@ impl<const V: usize> SortedRun<V> {
         self.footer.blocks()
     }
 
-    /// Whether the key may be here; no is certain.
+    /// Whether the key may be in this run. `false` is certain.
     pub(super) fn may_hold(&self, probe: &KeyProbe) -> bool {
         self.filter.may_hold(probe)
     }
@@ -66,7 +66,7 @@ impl<const V: usize> SortedRun<V> {
             if let Some((_, value)) = found.and_then(format::row) {
                 return Ok(Some(value));
             }
-            // A fence is only half a key: where the halves are equal, the key may still be in the block before.
+            // A fence is only half a key: if the halves are equal, the key may still be in the block before.
             if *fence < high {
                 break;
             }
@@ -85,7 +85,7 @@ impl<const V: usize> SortedRun<V> {
         Ok(rows)
     }
 
-    /// The bytes of some blocks, unchecked.
+    /// The bytes of some blocks, without checking them.
     fn read(&self, blocks: Range<u64>) -> io::Result<Vec<u8>> {
         let place = |block: u64| (HEADER_BYTES + block * format::block_bytes::<V>()).min(self.footer.index_at::<V>());
         let (start, end) = (place(blocks.start), place(blocks.end));
@@ -94,13 +94,13 @@ impl<const V: usize> SortedRun<V> {
         Ok(bytes)
     }
 
-    /// The rows in a block's bytes, if its checksum is right.
+    /// The rows in a block's bytes, if its checksum matches.
     fn check<'a>(&self, number: u64, block: &'a [u8]) -> io::Result<&'a [u8]> {
         match block.split_last_chunk() {
             Some((rows, crc)) if u32::from_le_bytes(*crc) == format::block_crc(self.header_crc, number, rows) => {
                 Ok(rows)
             }
-            _ => Err(damaged(&self.path, &format!("the checksum of block {number} does not fit"))),
+            _ => Err(damaged(&self.path, &format!("the checksum of block {number} does not match"))),
         }
     }
 }
@@ -110,7 +110,7 @@ pub(super) fn paths<const V: usize>(runs: &[Arc<SortedRun<V>>]) -> Vec<PathBuf> 
     runs.iter().map(|run| run.path.clone()).collect()
 }
 
-/// Checks length and header; gives the header's checksum.
+/// Checks length and header. Returns the header's checksum.
 fn check_header<const V: usize>(path: &Path, file: &File, entry: RunRef) -> io::Result<u32> {
     let bytes = file.metadata().map_err(at(path))?.len();
     if bytes != entry.bytes || bytes < HEADER_BYTES + FOOTER_BYTES {
@@ -129,7 +129,7 @@ fn read_footer<const V: usize>(path: &Path, file: &File, entry: RunRef, header_c
     file.read_exact_at(&mut bytes, entry.bytes - FOOTER_BYTES).map_err(at(path))?;
     match RunFooter::decode(&bytes, header_crc) {
         Some((footer, crc)) if crc == entry.crc32c && footer.file_bytes::<V>() == entry.bytes => Ok(footer),
-        _ => Err(damaged(path, "its footer is not the one the manifest knows")),
+        _ => Err(damaged(path, "its footer is not the one that the manifest names")),
     }
 }
 
@@ -139,7 +139,7 @@ fn read_index<const V: usize>(path: &Path, mut file: &File, footer: &RunFooter) 
     let fences = read_fences(&mut index, footer.blocks()).map_err(at(path))?;
     let filter = BloomFilter::read(&mut index, footer.filter_blocks).map_err(at(path))?;
     if index.crc != footer.index_crc {
-        return Err(damaged(path, "the checksum of fences and filter does not fit"));
+        return Err(damaged(path, "the checksum of fences and filter does not match"));
     }
     Ok((fences, filter))
 }
@@ -154,7 +154,7 @@ fn read_fences(from: &mut impl Read, blocks: u64) -> io::Result<Vec<u64>> {
     Ok(fences)
 }
 
-/// A reader that keeps the checksum of what went through it.
+/// A reader that computes the checksum of the bytes it reads.
 struct ChecksumReader<R> {
     from: R,
     crc: u32,

@@ -1,8 +1,8 @@
 //! Writes a run, row by row, in one pass from header to footer.
 //!
-//! - Rows come in ascending order of keys, no key twice.
-//! - RAM: one block, the fences and the filter; the latter two become the open run's.
-//! - The file is synced as it grows, so that the log's own syncs never wait behind a large backlog of ours.
+//! - Rows are pushed in ascending order of keys, no key twice.
+//! - RAM: one block, the fences and the filter; the latter two are passed on to the open run.
+//! - The file is synced as it grows, so that the log's own syncs never wait behind a large backlog of this file.
 
 use super::bloom_filter::{BloomFilter, KeyProbe};
 use super::folder::at;
@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
-/// How much may wait to be synced.
+/// Bytes that may be written before the next sync.
 const UNSYNCED_BYTES_MAX: u64 = 8 << 20;
 
 /// A run being written.
@@ -67,7 +67,7 @@ impl<const V: usize> RunWriter<V> {
         if self.rows.is_multiple_of(format::BLOCK_ROWS) { self.end_block() } else { Ok(()) }
     }
 
-    /// Ends the file and makes it durable. A run without rows is none; its file is the sweep's.
+    /// Ends the file and makes it durable. `None` for a run without rows; its file is deleted by the next sweep.
     pub(super) fn finish(mut self) -> io::Result<Option<SortedRun<V>>> {
         if self.rows == 0 {
             return Ok(None);
@@ -113,7 +113,7 @@ impl<const V: usize> RunWriter<V> {
         Ok(())
     }
 
-    /// Writes fences and filter; gives their checksum.
+    /// Writes fences and filter. Returns their checksum.
     fn write_index(&mut self) -> io::Result<u32> {
         let mut crc = 0;
         for fence in &self.fences {

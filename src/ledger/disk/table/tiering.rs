@@ -1,21 +1,21 @@
-//! Which runs a checkpoint merges and which it drops. Only the choice: `job` carries it out.
+//! Chooses which runs a checkpoint merges and which it drops. `checkpoint_job` carries the choice out.
 //!
 //! - Runs of similar size gather until a tier is full and become one run of the next tier, so a row is written about
 //!   once per tier, and a table of 10 million rows has at most a dozen runs.
-//! - Always the newest runs are merged and the oldest dropped: those that stay keep their order of age.
+//! - The newest runs are merged and the oldest dropped, so the order of age of the others never changes.
 
 /// How runs are tiered.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TieringPolicy {
-    /// How many runs of one tier become one of the next.
+    /// How many runs of one tier are merged into one of the next.
     pub(super) factor: u64,
     /// Runs of fewer than `factor` times this many rows are all of the lowest tier: merging them costs next to nothing.
     pub(super) small_rows: u64,
-    /// How many filters a lookup asks at most.
+    /// How many runs there are at most: a lookup checks the filter of each.
     pub(super) runs_max: usize,
 }
 
-/// What the choice depends on, of one run.
+/// The properties of a run that the choice depends on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RunShape {
     /// How many rows it has.
@@ -27,9 +27,9 @@ pub(super) struct RunShape {
 /// What to do with the runs of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MergeChoice {
-    /// So many of the newest are merged with the new rows.
+    /// How many of the newest runs are merged with the new rows.
     pub(super) merge: usize,
-    /// So many of the oldest have nothing but expired rows, and go unread.
+    /// How many of the oldest runs hold only expired rows, and are dropped without reading them.
     pub(super) drop: usize,
 }
 
@@ -42,7 +42,7 @@ impl Default for TieringPolicy {
 impl TieringPolicy {
     /// Chooses for a checkpoint of `new_rows`, given the runs from newest to oldest.
     pub(super) fn choose(&self, new_rows: u64, runs: &[RunShape], expire_before: i64) -> MergeChoice {
-        // Only from the oldest on: a younger expired run may be hiding older rows that are not.
+        // Only from the oldest on: a younger run of expired rows may hide older rows that are not expired.
         let drop = runs.iter().rev().take_while(|run| run.max_stamp < expire_before).count();
         let kept = runs.get(..runs.len() - drop).unwrap_or_default();
         if new_rows == 0 {
@@ -52,7 +52,7 @@ impl TieringPolicy {
         MergeChoice { merge: self.full_tiers(new_rows, kept).max(crowded), drop }
     }
 
-    /// How many of the newest runs are in tiers that the new rows fill up, one after the other.
+    /// How many of the newest runs are in tiers that the new rows fill up, one tier after the other.
     fn full_tiers(&self, new_rows: u64, runs: &[RunShape]) -> usize {
         let (mut rows, mut merge) = (new_rows, 0);
         loop {
