@@ -1,17 +1,17 @@
-//! What outlives removed events: rows of the two tables, as they stand in an entry.
+//! Rows of the two on-disk tables that outlive removed events, in the form that an entry carries them.
 //!
-//! On disk each list is one string of hexadecimal digits: 16 bytes of key, then the row, again and again.
+//! In the log each list is one string of hexadecimal digits: for each row 16 bytes of key, then the row.
 
 use crate::ledger::disk::row_codec::{AggregateHead, IdempotencyRow};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// Rows that the log itself no longer tells.
+/// Rows whose events are no longer in the log.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CarriedRows {
-    /// Aggregates whose every event is going.
+    /// Aggregates that lose all their events.
     #[serde(serialize_with = "heads_to_text", deserialize_with = "heads_from_text")]
     pub heads: Vec<(u128, AggregateHead)>,
-    /// Idempotency keys that live on.
+    /// Idempotency keys that have not expired.
     #[serde(serialize_with = "keys_to_text", deserialize_with = "keys_from_text")]
     pub keys: Vec<(u128, IdempotencyRow)>,
 }

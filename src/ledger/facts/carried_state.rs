@@ -1,21 +1,21 @@
-//! The parts of the state as facts of the log.
+//! The tables of the state as facts of the log.
 //!
-//! A repair can lose facts that the last checkpoint still knows. From then on the checkpoint would be more than a cache, and
-//! whatever folds the log anew (an upgrade, a restored backup, lost tables) would forget them. So `repair` appends all parts
-//! as they are, and folding comes to the same state without the checkpoint.
+//! A repair can lose facts that the last checkpoint still contains. From then on the checkpoint would be more than a
+//! cache, and any later fold of the whole log (an upgrade, a restored backup, lost tables) would forget them. So
+//! `repair` appends all tables as they are, and folding the log leads to the same state without the checkpoint.
 //!
-//! - The form is that of [`PartsSnapshot`], as text: a version that changes it has to read the older one here, too. Where it
-//!   cannot, the ledger does not open; nothing is skipped.
-//! - A text that is too long for one record is split. All pieces are in one append, so that they are in the log or not; no
-//!   checkpoint is taken between them.
+//! - The form is that of [`StateTablesSnapshot`], as text: a version that changes it must read the older one here, too.
+//!   If it cannot, the ledger does not open; nothing is skipped.
+//! - A text that is too long for one record is split. All pieces are in one append, so that the log holds all of them
+//!   or none; no checkpoint is taken between them.
 
 use super::entry::Entry;
 use crate::ledger::state::tables::{StateTables, StateTablesSnapshot};
 
-/// Most bytes of text in one fact, so that with its escapes it fits into a record.
+/// The most bytes of text in one fact, so that it fits into a record with its JSON escapes.
 const PIECE_BYTES: usize = 8 * 1024 * 1024;
 
-/// Pieces that were read so far.
+/// The pieces that were read so far.
 #[derive(Debug, Default)]
 pub(in crate::ledger) struct CarriedPieces {
     pieces: u32,
@@ -23,12 +23,12 @@ pub(in crate::ledger) struct CarriedPieces {
 }
 
 impl CarriedPieces {
-    /// Whether there are pieces to come.
+    /// Whether more pieces must follow.
     pub(in crate::ledger) const fn is_under_way(&self) -> bool {
         self.pieces > 0
     }
 
-    /// Takes the next piece. The last one gives the parts; an error where this version cannot read them.
+    /// Adds the next piece. The last one returns the tables; an error if this version cannot read them.
     pub(in crate::ledger) fn add(
         &mut self,
         piece: u32,
@@ -39,7 +39,7 @@ impl CarriedPieces {
             *self = Self::default();
         }
         if piece != self.pieces + 1 {
-            // The piece before it was lost to damage, and the repair of that has said what there was then.
+            // The piece before it was lost to damage; the repair of that damage stored the tables again.
             *self = Self::default();
             return Ok(None);
         }
@@ -53,7 +53,7 @@ impl CarriedPieces {
     }
 }
 
-/// The parts as facts.
+/// The tables as facts.
 pub(in crate::ledger) fn pieces(tables: &StateTables) -> serde_json::Result<Vec<Entry>> {
     Ok(split(&serde_json::to_string(&tables.snapshot())?, PIECE_BYTES))
 }
@@ -89,7 +89,7 @@ mod tests {
             assert_eq!(read.iter().filter(|read| **read).count(), 1);
             assert_eq!(read.last(), Some(&true));
         }
-        // The first two of them again, which a crash cannot leave but damage can.
+        // The first two pieces again: a crash cannot leave that, but damage can.
         assert!(entries.iter().take(2).chain(&entries).any(&mut add));
         assert!(!entries.iter().skip(1).any(&mut add));
         assert!(CarriedPieces::default().add(1, 1, "{}").is_err());

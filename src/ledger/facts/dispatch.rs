@@ -1,4 +1,4 @@
-//! The data dictionary of dispatch: every fact about subscriptions, jobs, tasks, replays and pools, one doc comment each.
+//! The data dictionary of dispatch: every fact about subscriptions, jobs, tasks, replays and pools.
 //!
 //! A job that was delivered at its first try has no fact of its own: it is one of many in [`DispatchFact::JobsEnded`].
 
@@ -11,40 +11,40 @@ use uuid::Uuid;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "did", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum DispatchFact {
-    /// A subscription is defined so from here on. One that is new begins behind `start`.
+    /// A subscription was created or changed. A new one begins behind `start`.
     SubscriptionPut {
-        /// Which one.
+        /// The subscription.
         id: Uuid,
         /// The topic's number in its log.
         number: u32,
-        /// What it is, without secrets.
+        /// Its definition without secrets.
         definition: Box<NewSubscription>,
         /// Its secrets, sealed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         sealed: Option<String>,
-        /// How it is authorised, in one word.
+        /// The kind of credentials that it sends.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         auth_type: Option<String>,
-        /// Where a new one begins; of one that is changed, the topic's last sequence (0 in facts of older versions).
+        /// The offset that a new one begins behind; for a change, the topic's tail (0 in facts of older versions).
         start: Sequence,
     },
-    /// A subscription's jobs wait from here on.
+    /// A subscription was paused: its jobs wait.
     SubscriptionPaused {
-        /// Which one.
+        /// The subscription.
         id: Uuid,
-        /// Who says so.
+        /// Who paused it.
         by: String,
-        /// Why.
+        /// The reason that was given.
         reason: Option<String>,
     },
-    /// A subscription's jobs go on.
+    /// A subscription was resumed.
     SubscriptionResumed {
-        /// Which one.
+        /// The subscription.
         id: Uuid,
     },
-    /// A subscription is gone, with its jobs and replays.
+    /// A subscription was deleted, with its jobs and replays.
     SubscriptionDeleted {
-        /// Which one.
+        /// The subscription.
         id: Uuid,
         /// Its code: the open dead letters of that name are closed. Absent in facts of versions that left them open.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -53,132 +53,158 @@ pub enum DispatchFact {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
     },
-    /// A pool is so from here on.
+    /// A pool was created or changed.
     PoolPut {
         /// The pool.
         pool: Pool,
     },
-    /// A pool is gone.
+    /// A pool was deleted.
     PoolDeleted {
-        /// Which one.
+        /// Its code.
         code: String,
     },
-    /// A task is to be delivered. Its number is the next of its lane.
+    /// A task was created. Its number is the next one in the lane of tasks.
     TaskCreated {
         /// Its id.
         id: Uuid,
-        /// What it is.
+        /// Its definition.
         task: Box<StoredTask>,
     },
-    /// A part of the topic is to be delivered once more.
+    /// A replay was ordered: a range of the topic is to be delivered again.
     ReplayOrdered {
         /// The replay.
         id: Uuid,
-        /// Whose.
+        /// Its subscription.
         subscription: Uuid,
         /// The first sequence.
         from: Sequence,
         /// The last one.
         to: Sequence,
     },
-    /// Jobs are over, and a lane is settled up to a sequence, but for open jobs.
+    /// Jobs ended, and a lane is settled up to a sequence, except for open jobs.
     JobsEnded {
-        /// Whose.
+        /// The lane.
         lane: Uuid,
-        /// Settled up to here.
+        /// The settled offset.
         through: Sequence,
-        /// Delivered.
+        /// The jobs that were delivered.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         done: Vec<DeliveredJob>,
-        /// Not delivered, because their events are gone. Older logs: because they reached their maximum age.
+        /// The jobs that were not delivered because their events are removed. In older logs: because of their age.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         expired: Vec<Sequence>,
     },
     /// An attempt failed.
     JobAttempted {
-        /// Which job.
+        /// The job.
         job: JobKey,
         /// The event.
         event: Uuid,
-        /// What came of it.
+        /// Its result.
         attempt: JobAttempt,
-        /// When the next one is due, in milliseconds; none: it is given up, and a dead letter may follow.
+        /// When the next attempt is due, in milliseconds; none: the job is given up, and a dead letter may follow.
         retry_at: Option<i64>,
-        /// Whether it counts against the job's attempts.
+        /// Whether it counts as one of the job's attempts.
         counts: bool,
+        /// What the job's row keeps of the event, if it does not have it yet.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        digest: Option<EventDigest>,
     },
     /// A job reached its maximum age before it was delivered: it is given up, and a dead letter may follow.
     JobExpired {
-        /// Which job.
+        /// The job.
         job: JobKey,
         /// The event.
         event: Uuid,
+        /// What the job's row keeps of the event, if it does not have it yet.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        digest: Option<EventDigest>,
     },
-    /// The receiver wants it later.
+    /// The receiver asked for a later delivery.
     JobDeferred {
-        /// Which job.
+        /// The job.
         job: JobKey,
         /// The event.
         event: Uuid,
         /// When it is due, in milliseconds.
         until: i64,
-        /// What the receiver said.
+        /// The reason in the receiver's response.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
+        /// What the job's row keeps of the event, if it does not have it yet.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        digest: Option<EventDigest>,
     },
-    /// A person closed the breaker of a subscription's target: it is called again at once.
+    /// An operator closed the circuit breaker of a subscription's target: it is called again at once.
     BreakerClosed {
-        /// Which subscription.
+        /// The subscription.
         id: Uuid,
-        /// Who.
+        /// The operator.
         by: String,
     },
-    /// A person called a job off.
+    /// An operator cancelled a job.
     JobCancelled {
-        /// Which job.
+        /// The job.
         job: JobKey,
-        /// Who.
+        /// The operator.
         by: String,
     },
-    /// A person wants a job tried again, with all its attempts before it and a new age.
+    /// An operator restarted a job, with all its attempts available again and a new age.
     JobRetried {
-        /// Which job.
+        /// The job.
         job: JobKey,
         /// The event.
         event: Uuid,
-        /// Who.
+        /// The operator.
         by: String,
+        /// What the job's row keeps of the event, if it does not have it yet.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        digest: Option<EventDigest>,
     },
-    /// A person says that a job need not be delivered any more.
+    /// An operator marked a job as completed: it need not be delivered any more.
     JobCompleted {
-        /// Which job.
+        /// The job.
         job: JobKey,
-        /// Who.
+        /// The operator.
         by: String,
     },
-    /// Nothing of this log is delivered from here on. In a log that was restored from a backup: what the backup holds as
-    /// pending may have been delivered since.
+    /// Dispatch was paused for the whole log. This happens when a log is restored from a backup: what the backup holds
+    /// as pending may have been delivered since.
     DispatchPaused {
-        /// Who says so.
+        /// Who paused it.
         by: String,
-        /// Why.
+        /// The reason that was given.
         reason: Option<String>,
     },
-    /// Deliveries go on.
+    /// Dispatch was resumed.
     DispatchResumed {
-        /// Who says so.
+        /// Who resumed it.
         by: String,
     },
-    /// This process dispatches the log's jobs until then. The position of this entry fences its attempts.
+    /// A process took the dispatch lease of this log. The position of this entry fences its attempts.
     DispatchTaken {
-        /// Which process.
+        /// The process.
         owner: Uuid,
-        /// In milliseconds.
+        /// When the lease expires, in milliseconds.
         until: i64,
     },
 }
 
-/// A job that was delivered: sequence, number of the attempt, when it began, how long it took, the status. A list, for
-/// there are many.
+/// A delivered job: sequence, number of the attempt, start time, duration, status. A JSON array, because
+/// there are many of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeliveredJob(pub Sequence, pub u32, pub i64, pub u32, pub u16);
+
+/// What the row of a job keeps of its event: so the job can be planned without reading the event again, and it is known
+/// which message group the job blocks when retention has removed the event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EventDigest {
+    /// When the event arrived, in milliseconds.
+    pub arrived: i64,
+    /// How long its text is.
+    pub bytes: u32,
+    /// Its message group, or its aggregate if it names none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+}

@@ -1,44 +1,44 @@
-//! Homes: where a topic lives that is not in the default log.
+//! Where a topic is stored that is not in the default log.
 
 use contract::{Sequence, Topic};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// One of the broker's other logs, by the name its topics give it.
+/// A side log, as its topics name it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LogLocation {
-    /// In memory, under this name; gone when the broker is.
+    /// In memory, under this name; lost when the broker stops.
     Memory(String),
-    /// In files, in this folder among the logs of the data folder; it moves with the data folder.
+    /// In files, in this folder under `logs/` of the data folder; it moves with the data folder.
     DataFolder(String),
-    /// In files, in this folder anywhere.
+    /// In files, in this folder outside of the data folder.
     Folder(String),
 }
 
-/// A topic and the other log it lives in.
+/// A topic and the side log that holds it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopicPlacement {
     /// The topic.
     pub topic: Topic,
-    /// Its log.
+    /// Its side log.
     pub location: LogLocation,
-    /// Sequences up to here were given in a log that is gone; the topic goes on behind them.
+    /// Sequences up to here were assigned in a log that no longer exists; the topic continues behind them.
     #[serde(default)]
     pub floor: Sequence,
-    /// Whether its own log has given it a number: from then on that log must know it.
+    /// Whether the side log has numbered the topic: from then on that log must know it.
     #[serde(default)]
     pub numbered: bool,
-    /// Whether it is being deleted: its own log forgets it next, and then this one.
+    /// Whether it is being deleted: the side log deletes it next, and then the default log.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deleting: bool,
-    /// Whether what uses it is deleted, too. Otherwise its own log refuses while there are users, and it stays.
+    /// Whether its users are deleted, too. Otherwise the side log refuses while there are users, and the topic stays.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forced: bool,
 }
 
 impl LogLocation {
-    /// What callers are told it is called: no path of the machine.
+    /// The name of the log that callers see: it holds no path of the machine.
     #[must_use]
     pub fn public_name(&self) -> String {
         match self {

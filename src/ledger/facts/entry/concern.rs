@@ -7,22 +7,22 @@ use super::Entry;
 pub(in crate::ledger) enum EntryConcern {
     /// Topics and event types.
     Registry,
-    /// What is left of removed events.
+    /// Rows that outlive removed events.
     History,
-    /// What changes row by row ([`crate::ledger::parts`]).
+    /// The tables that change row by row ([`crate::ledger::state::tables`]).
     Tables,
     /// The table of idempotency keys.
     Keys,
-    /// Nothing but how much space entries take ([`crate::ledger::reclaim::usage`]).
+    /// Only the space that entries use ([`crate::ledger::reclaim::usage`]).
     Usage,
-    /// A topic, and everything that was said of it.
+    /// A topic, and the rows of every table that belong to it.
     Topic,
-    /// All parts at once.
+    /// All tables at once.
     AllTables,
 }
 
 impl Entry {
-    /// Which part of the state it changes.
+    /// The part of the state that this fact changes.
     pub(in crate::ledger) const fn concern(&self) -> EntryConcern {
         match self {
             Self::DictionaryRaised { .. }

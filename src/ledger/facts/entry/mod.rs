@@ -1,12 +1,12 @@
-//! The data dictionary: every bookkeeping fact of the broker's own, one doc comment each.
+//! The data dictionary: every bookkeeping fact of the broker, one doc comment each.
 //!
-//! Facts are past tense and carry the whole thing as it is from then on, so that applying one needs nothing else.
-//! They are JSON on disk: a member may be added with a default, none may change its meaning.
+//! Facts are in the past tense and carry the complete new value, so that applying one needs nothing else.
+//! They are JSON on disk: a member may be added with a default, and no member may change its meaning.
 //!
-//! Whoever adds a kind, or a member that an older broker must not overlook, once a release has [`DICTIONARY`] in it:
-//! raises that number and says so in [`Entry::since`]. The first such fact is then preceded by `dictionaryRaised`, at
-//! which older brokers stop. A kind that older brokers may skip has a member `ignorable: true` instead. Nothing else is
-//! skipped: a fact that cannot be read stops the ledger.
+//! To add a kind of fact, or a member that an older broker must not ignore, after a release with the current
+//! [`DICTIONARY`]: raise that number and name it in [`Entry::since`]. The first such fact is then preceded by
+//! `dictionaryRaised`, at which older brokers stop. A kind that older brokers may skip has a member `ignorable: true`
+//! instead. Nothing else is skipped: a fact that cannot be read stops the ledger.
 
 mod concern;
 mod subject;
@@ -30,96 +30,96 @@ use uuid::Uuid;
 
 /// The version of this dictionary.
 pub(in crate::ledger) const DICTIONARY: u32 = 2;
-/// The version of a log that says nothing of it.
+/// The version of a log without `dictionaryRaised`.
 pub(in crate::ledger) const DICTIONARY_BASELINE: u32 = 1;
 
 /// One fact, as the body of a record of topic 0.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "fact", rename_all = "camelCase")]
 pub enum Entry {
-    /// What comes from here on needs this version of the dictionary, or a later one.
+    /// The following entries need this version of the dictionary, or a later one.
     DictionaryRaised {
         /// The version.
         dictionary: u32,
         /// The version of the broker that wrote it.
         by: String,
     },
-    /// A topic exists from here on, under this number in the log.
+    /// A topic was registered under this number in the log.
     TopicRegistered {
         /// Its number in this log, dense from 1.
         number: u32,
         /// The topic.
         topic: Topic,
     },
-    /// A topic's definition is this from here on.
+    /// A topic's definition was replaced.
     TopicChanged {
-        /// The topic as it is now; its id says which.
+        /// The new definition; its id names the topic.
         topic: Topic,
     },
-    /// A topic lives in another log from here on, defined so. Its number, its events and all that belongs to them are
-    /// facts of that log; that it exists, and where, is one of the default log.
+    /// A topic was placed in another log, with this definition. Its number, its events and everything that belongs to
+    /// them are facts of that log; that it exists, and in which log, is a fact of the default log.
     TopicPlaced {
         /// The topic and its log.
         placed: TopicPlacement,
     },
-    /// A topic is gone from here on: its events, what handlers and groups have done there, and its open dead letters. Its
-    /// number is not given again.
+    /// A topic was deleted, with its events, the progress of handlers and groups in it, and its open dead letters. Its
+    /// number is never assigned again.
     TopicDeleted {
         /// The topic.
         topic: TopicId,
-        /// Its number in this log; 0 where it lived in another one.
+        /// Its number in this log; 0 if it was in another log.
         number: u32,
         /// Its last sequence.
         through: Sequence,
     },
-    /// Memory logs are empty from here on: the topics that live in them go on behind this sequence.
+    /// Memory logs were emptied: the topics in them continue behind this sequence.
     MemoryEmptied {
-        /// Every sequence such a topic may have given is at or below it.
+        /// Every sequence that such a topic can have assigned is at or below this.
         floor: Sequence,
     },
-    /// An event type exists from here on.
+    /// An event type was registered.
     EventTypeRegistered {
         /// The event type.
         event_type: EventType,
     },
-    /// Schema versions of an event type are these from here on; its others stay as they are.
+    /// Schema versions of an event type were added or replaced; its other versions are unchanged.
     VersionsChanged {
         /// The event type.
         event_type: EventTypeId,
-        /// The versions that are new or changed, whole.
+        /// The versions that are new or changed, complete.
         versions: Vec<RegisteredVersion>,
     },
-    /// An event type takes no more events from here on.
+    /// An event type was archived: it accepts no more events.
     EventTypeArchived {
         /// The event type.
         event_type: EventTypeId,
     },
-    /// An archived event type is gone from here on; no event of it is stored. Its name may be registered again.
+    /// An archived event type was deleted; no event of it is stored. Its name can be registered again.
     EventTypeDeleted {
         /// The event type.
         event_type: EventTypeId,
     },
-    /// Events are about to go; these rows of theirs stay true.
+    /// Events are about to be removed; these rows of theirs remain valid.
     HistoryCarried {
         /// The rows.
         carried: CarriedRows,
     },
-    /// A topic's beginning is gone from here on.
+    /// A topic was trimmed.
     TopicTrimmed {
         /// The topic's number.
         number: u32,
-        /// The last sequence that went.
+        /// The last sequence that was removed.
         through: Sequence,
     },
-    /// Events of a topic were lost to damage, and `repair` has cut them out. Their numbers stay taken.
+    /// Events of a topic were lost to damage, and `repair` has cut them out. Their numbers are never assigned again.
     EventsLost {
         /// The topic's number.
         number: u32,
-        /// First and last sequence of each run of them.
+        /// First and last sequence of each range of events.
         runs: Vec<(Sequence, Sequence)>,
     },
-    /// Facts were lost to damage, and `repair` says what they had come to: consumers, offsets, projections, claims, dead
-    /// letters, subscriptions and jobs are these from here on.
+    /// Facts were lost to damage, and `repair` stored the state that they had led to. It replaces all consumers,
+    /// offsets, projections, claims, dead letters, subscriptions and jobs.
     PartsCarried {
         /// Which piece of the text this is, from 1.
         piece: u32,
@@ -128,119 +128,119 @@ pub enum Entry {
         /// The piece.
         text: String,
     },
-    /// A consumer exists from here on; its session begins.
+    /// A consumer was created; its session begins.
     ConsumerCreated {
         /// The consumer.
         consumer: Consumer,
     },
-    /// A consumer's session began anew at the time of this record.
+    /// A consumer's session was restarted at the time of this record.
     ConsumerSeen {
-        /// Which one.
+        /// The consumer.
         id: Uuid,
     },
-    /// A consumer is gone because somebody said so.
+    /// A consumer was deleted by a request.
     ConsumerDeleted {
-        /// Which one.
+        /// The consumer.
         id: Uuid,
     },
-    /// Consumers are gone because their sessions ran out.
+    /// Consumers were deleted because their sessions expired.
     ConsumersExpired {
-        /// Which ones.
+        /// The consumers.
         ids: Vec<Uuid>,
     },
-    /// A group says how far it has come in a topic.
+    /// A group committed its offset in a topic.
     OffsetCommitted {
         /// The group.
         group: String,
         /// The topic.
         topic: TopicId,
-        /// What it has seen.
+        /// The last sequence that it has read.
         offset: Offset,
     },
-    /// Somebody moved a group's offset in a topic, back or forth.
+    /// A group's offset in a topic was reset, backward or forward.
     OffsetReset {
         /// The group.
         group: String,
         /// The topic.
         topic: TopicId,
-        /// Where it stands from here on.
+        /// The new offset.
         offset: Offset,
     },
-    /// A projection is defined so from here on. One that is new stands at 0, in its first generation.
+    /// A projection was registered or redefined. A new one begins with checkpoint 0, in its first generation.
     ProjectionPut {
         /// Its name.
         name: String,
         /// What it reads.
         definition: NewProjection,
     },
-    /// A projection is gone.
+    /// A projection was deleted.
     ProjectionDeleted {
         /// Its name.
         name: String,
     },
-    /// A projection's view has come this far.
+    /// A projection's checkpoint was moved.
     CheckpointMoved {
         /// Its name.
         name: String,
-        /// What is applied.
+        /// The last sequence that its view has applied.
         offset: Offset,
     },
-    /// A projection's view is to be rebuilt.
+    /// A projection was reset: its view is to be rebuilt.
     ProjectionReset {
         /// Its name.
         name: String,
-        /// Where it begins anew.
+        /// The offset that it restarts from.
         offset: Offset,
-        /// The generation that begins.
+        /// The new generation.
         generation: Generation,
     },
-    /// A request under a key was answered so. Whoever sends it again gets this answer.
+    /// The reply to a request with an idempotency key was stored. A repetition of the request receives this reply.
     AnswerKept {
         /// Fingerprint of the key and its scope.
         #[serde(with = "idempotency::digits")]
         key: u128,
         /// Fingerprint of the request.
         digest: u64,
-        /// The answer.
+        /// The reply.
         answer: StoredReply,
-        /// When it was kept first, in milliseconds, where the entry that said so is reclaimed: it lives no longer for that.
+        /// When it was first stored, in milliseconds, if that entry is being reclaimed: its lifetime is not extended.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         kept_at: Option<i64>,
     },
-    /// A handler's work is to be tried so from here on.
+    /// A handler's policy was defined.
     HandlerPut {
         /// Its name.
         name: String,
-        /// What somebody said; the rest is the configuration's.
+        /// The members that the request set; the others come from the configuration.
         definition: NewHandler,
     },
-    /// An event was claimed: for the first time, again, or over the head of somebody who fell silent. The position of
-    /// this entry is the token.
+    /// An event was claimed: for the first time, again, or after the previous lease expired. The position of this entry
+    /// is the fencing token.
     ClaimTaken {
-        /// Which event, by which handler.
+        /// The event and the handler.
         claim: ClaimKey,
         /// The event's id.
         event: Uuid,
-        /// Who does the work.
+        /// The worker.
         owner: String,
-        /// How long it holds without a heartbeat, in milliseconds.
+        /// How long the lease lasts without a heartbeat, in milliseconds.
         lease_millis: i64,
-        /// Which attempt it is.
+        /// The number of the attempt.
         attempt: u32,
     },
-    /// A claim's lease began anew at the time of this record.
+    /// A claim's lease was restarted at the time of this record.
     ClaimExtended {
-        /// Which one.
+        /// The claim.
         claim: ClaimKey,
     },
-    /// The work is done, once and for all.
+    /// A claim was completed.
     ClaimDone {
-        /// Which claim.
+        /// The claim.
         claim: ClaimKey,
-        /// By whom.
+        /// The token of the worker that completed it.
         token: FencingToken,
     },
-    /// Claims were given back: their events may be claimed again at once.
+    /// Claims were released: their events can be claimed again at once.
     ClaimsReleased {
         /// The handler.
         handler: String,
@@ -248,59 +248,59 @@ pub enum Entry {
         topic: u32,
         /// The events.
         sequences: Vec<Sequence>,
-        /// Whether the attempts count: the worker did not give them back itself, its session ended. Then the lease is
-        /// over, and the token holds until somebody else claims the event.
+        /// Whether the attempts count: the worker did not release the claims itself, its session ended. Then the leases
+        /// have expired, and each token stays valid until another worker claims the event.
         spent: bool,
     },
     /// An attempt failed.
     ClaimFailed {
-        /// Which claim.
+        /// The claim.
         claim: ClaimKey,
-        /// Why.
+        /// The error.
         error: ClaimError,
-        /// When the next one may begin, in milliseconds; none: it is given up, and the next entry says so.
+        /// When the next attempt may begin, in milliseconds; none: the claim is given up, as the next entry records.
         retry_at: Option<i64>,
     },
-    /// Work was given up.
+    /// A claim or a job was given up.
     DeadLettered {
-        /// What, why, and what was tried.
+        /// The dead letter, with the error and the attempts.
         letter: Box<StoredDeadLetter>,
     },
-    /// Somebody wants work that was given up tried again.
+    /// A dead letter was redriven: its claim or job is to be tried again.
     Redriven {
-        /// Which letter.
+        /// The dead letter.
         letter: Uuid,
-        /// The claim it was.
+        /// Its claim, if it was one.
         claim: Option<ClaimKey>,
-        /// Who.
+        /// The operator.
         by: String,
-        /// Why.
+        /// The reason that the operator named.
         reason: Option<String>,
-        /// The event that takes the place of the old one, which needs no more work then.
+        /// The corrected event that replaces the old one. The old event then needs no more work.
         new_event: Option<Uuid>,
-        /// The job it was.
+        /// Its job, if it was one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         job: Option<JobKey>,
     },
-    /// A group divides a topic among its members from here on: each event is handed to one of them, as a claim.
+    /// A shared group began to divide a topic among its members: each event is assigned to one of them, as a claim.
     GroupBegan {
         /// The group, and the handler of that name.
         group: String,
         /// The topic's number in this log.
         topic: u32,
-        /// It begins behind this.
+        /// The first event is the one behind this offset.
         offset: Offset,
     },
-    /// Events are none of a dividing group's business: its filter does not take them, or they are gone.
+    /// Events were skipped by a shared group: they do not match its filter, or they are removed.
     EventsPassed {
         /// The group.
         group: String,
         /// The topic's number in this log.
         topic: u32,
-        /// First and last sequence of each run of them.
+        /// First and last sequence of each range of events.
         runs: Vec<(Sequence, Sequence)>,
     },
-    /// A dividing group is to be handed again what it has finished of these events.
+    /// A shared group was reset to repeat these events: those that it has finished are assigned again.
     EventsRepeated {
         /// The group.
         group: String,
@@ -311,82 +311,84 @@ pub enum Entry {
         /// The last of them.
         to: Sequence,
     },
-    /// Somebody moved a dividing group: it goes on behind this, whatever it has finished there.
+    /// A shared group's offset was reset: it continues behind this, whatever it has finished there.
     GroupMoved {
         /// The group.
         group: String,
         /// The topic's number in this log.
         topic: u32,
-        /// Where it stands from here on.
+        /// The new offset.
         offset: Offset,
     },
-    /// Somebody decided that work that was given up need not be done.
+    /// A dead letter was discarded: its claim or job need not be done.
     Discarded {
-        /// Which letter.
+        /// The dead letter.
         letter: Uuid,
-        /// The claim it was.
+        /// Its claim, if it was one.
         claim: Option<ClaimKey>,
-        /// Who.
+        /// The operator.
         by: String,
-        /// Why.
+        /// The reason that the operator named.
         reason: String,
-        /// The job it was.
+        /// Its job, if it was one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         job: Option<JobKey>,
     },
-    /// A handler is gone: its policy, its open claims, and what it has finished. Its open dead letters are closed.
+    /// A handler was deleted, with its policy, its open claims and its finished claims. Its open dead letters are
+    /// closed.
     HandlerDeleted {
         /// Its name.
         name: String,
-        /// Topics that the group of its name divided: the offsets there are gone, too.
+        /// Topics that the shared group of its name divided: the offsets there are deleted, too.
         topics: Vec<TopicId>,
     },
-    /// A group is gone: all its offsets.
+    /// A group was deleted, with all its offsets.
     GroupDeleted {
         /// The group.
         group: String,
-        /// Numbers of the topics that it divided: what the handler of its name has finished there, its open claims and
-        /// dead letters go with it.
+        /// Numbers of the topics that it divided as a shared group: there the finished claims, open claims and dead
+        /// letters of the handler of its name are deleted, too.
         topics: Vec<u32>,
     },
-    /// Something about subscriptions, jobs or pools.
+    /// A fact about subscriptions, jobs or pools.
     Dispatch {
-        /// What.
+        /// The fact.
         what: DispatchFact,
     },
-    /// Somebody begins to write down the small state, so that the entries up to then can go. The
-    /// position of this entry names the snapshot.
+    /// A broker began to write a snapshot of the small state, so that the entries before it can be removed. The
+    /// position of this entry identifies the snapshot.
     SnapshotBegan {},
-    /// A piece of the small state as of one position behind `snapshotBegan`. It changes nothing.
+    /// A part of the small state as of one position behind `snapshotBegan`. It changes no state.
     SnapshotPart {
-        /// Which snapshot.
+        /// The snapshot.
         snapshot: Position,
-        /// Which piece, from 1.
+        /// The number of the part, from 1.
         part: u32,
-        /// Whether it is the last one.
+        /// Whether it is the last part.
         is_last: bool,
         /// A piece of JSON text.
         text: String,
     },
-    /// A snapshot is whole, and what else is still true of the entries up to it was written again. They may go.
+    /// A snapshot is complete, and the table rows that old entries put were written again. Those entries can be
+    /// removed.
     SnapshotTaken {
-        /// Which snapshot.
+        /// The snapshot.
         snapshot: Position,
-        /// The last entry that may go.
+        /// The last entry that can be removed.
         through: Sequence,
-        /// The time of the state that it describes, in milliseconds.
+        /// The time of the state in the snapshot, in milliseconds.
         at: i64,
-        /// Bytes of the bodies of the entries that may go.
+        /// Bytes of the bodies of the entries that can be removed.
         reclaimed_bytes: u64,
-        /// Those of the kept answers among them.
+        /// Bytes of the stored replies among them.
         reclaimed_answer_bytes: u64,
-        /// Bytes that were written instead.
+        /// Bytes that were written in their place.
         live_bytes: u64,
     },
 }
 
 impl Entry {
-    /// The fact in a record's body; `None` where it is one of a newer version that may be skipped.
+    /// The fact in a record's body; `None` for a fact of a newer version that may be skipped.
     pub(in crate::ledger) fn of(record: &Record) -> Result<Option<Self>, LogError> {
         let position = record.header.position;
         match serde_json::from_slice(&record.body) {
@@ -405,8 +407,8 @@ impl Entry {
         }
     }
 
-    /// The first version of the dictionary that has this fact as it is.
-    pub(in crate::ledger) const fn since(&self) -> u32 {
+    /// The first version of the dictionary that has this fact in this form.
+    pub(in crate::ledger) fn since(&self) -> u32 {
         match self {
             Self::TopicDeleted { .. }
             | Self::EventTypeDeleted { .. }
@@ -415,12 +417,13 @@ impl Entry {
             | Self::SnapshotTaken { .. }
             | Self::AnswerKept { kept_at: Some(_), .. } => 2,
             Self::TopicPlaced { placed } if placed.deleting => 2,
+            Self::AnswerKept { answer, .. } if answer.spans_logs() => 2,
             _ => DICTIONARY_BASELINE,
         }
     }
 }
 
-/// What every fact has.
+/// The members that every fact has.
 #[derive(Deserialize)]
 struct EntryOutline {
     fact: String,
@@ -430,7 +433,7 @@ struct EntryOutline {
 
 pub(in crate::ledger) fn unreadable(fact: &str, cause: &serde_json::Error) -> String {
     let cause = cause.to_string();
-    // The list of everything that is known helps nobody.
+    // The error lists every known kind; that does not help the reader.
     let cause = cause.split(", expected").next().unwrap_or_default();
     format!(
         "is a fact `{fact}` that this version ({}) cannot read ({cause}); run the version that wrote it, or a later one",

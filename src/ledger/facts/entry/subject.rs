@@ -1,10 +1,10 @@
-//! What a fact is about: which topic, which handler.
+//! The topic and the handler that a fact is about.
 
 use super::Entry;
 use crate::ledger::facts::dispatch::DispatchFact;
 
 impl Entry {
-    /// The number of the topic whose events it is about: it cannot be decided once that topic is deleted.
+    /// The number of the topic whose events this fact is about: it cannot be decided once that topic is deleted.
     pub(in crate::ledger) fn topic_number(&self) -> Option<u32> {
         match self {
             Self::ClaimTaken { claim, .. }
@@ -22,7 +22,7 @@ impl Entry {
         }
     }
 
-    /// The handler whose work it is about, where it shows that somebody uses the handler.
+    /// The handler that this fact shows to be in use.
     pub(in crate::ledger) fn handler(&self) -> Option<&str> {
         match self {
             Self::HandlerPut { name, .. } => Some(name),
