@@ -1,4 +1,4 @@
-//! Sets of numbers as they stand in checkpoints: what the crate `roaring` writes, in base64.
+//! The form of sets of numbers in checkpoints: what the crate `roaring` writes, in base64.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -15,7 +15,7 @@ pub(in crate::ledger) fn from_text(text: &str) -> Option<RoaringTreemap> {
     RoaringTreemap::deserialize_from(STANDARD_NO_PAD.decode(text).ok()?.as_slice()).ok()
 }
 
-/// A checkpoint whose bits cannot be read is no checkpoint.
+/// Refuses a checkpoint whose bitmap cannot be decoded.
 pub(in crate::ledger) mod checked {
     use serde::{Deserialize, Deserializer, Serializer, de};
 

@@ -1,7 +1,7 @@
-//! What is registered: topics and event types. Small, immutable once published, shared by everyone.
+//! The registry: topics and event types. It is small, immutable once it is published, and shared by all readers.
 //!
-//! - A change makes a new registry; whoever holds the old one keeps a consistent view.
-//! - The default log's registry also names the topics that live in other logs, as they are defined; a log's own registry
+//! - A change makes a new registry; readers of the old one keep a consistent view.
+//! - The default log's registry also holds the definitions of topics in side logs; the registry of a side log
 //!   numbers its own topics.
 //! - A definition is identified by the position of the entry that made it, so staleness is one comparison.
 
@@ -22,20 +22,21 @@ use tokio::sync::watch;
 pub struct Registry {
     /// The entry that changed it last.
     version: Position,
-    /// By number; topic `n` stands at `n - 1`. One that was deleted leaves its place empty: its number is taken for ever.
+    /// By number; topic `n` is at index `n - 1`. A deleted topic leaves its index empty: its number is never used
+    /// again.
     topics: Vec<Option<Arc<RegisteredTopic>>>,
     names: BTreeMap<TopicId, NamedTopic>,
     types: BTreeMap<EventTypeId, Arc<RegisteredType>>,
-    /// The version of the dictionary that the log needs; 0 where it says nothing of it.
+    /// The version of the dictionary that the log needs; 0 if no entry names one.
     dictionary: u32,
 }
 
-/// What a topic's name stands for.
+/// The topic that a name refers to.
 #[derive(Debug, Clone)]
 enum NamedTopic {
     /// A topic of this log.
     Here(TopicNumber),
-    /// One of another.
+    /// A topic of a side log.
     Elsewhere(Arc<PlacedTopic>),
 }
 
@@ -55,28 +56,28 @@ impl NamedTopic {
     }
 }
 
-/// A registered topic with what the broker knows of it.
+/// A registered topic, with its tail and state.
 #[derive(Debug)]
 pub struct RegisteredTopic {
     /// Its number in the log.
     pub number: TopicNumber,
     /// Its definition.
     pub topic: Topic,
-    /// The entry that defined it so.
+    /// The position of the entry that holds this definition.
     pub defined_at: Position,
     /// Its last durable sequence; waiting readers watch it.
     pub tail: watch::Sender<Sequence>,
-    /// Idempotency keys stored at or before this, in milliseconds, were past the window that was in force when it was
-    /// last changed. They stay forgotten, however long it is now.
+    /// Idempotency keys stored at or before this time, in milliseconds, were outside the window when the window was
+    /// last changed. They stay forgotten, however long the window is now.
     pub forgotten_through: i64,
 }
 
-/// A topic that lives in another log.
+/// A topic in a side log.
 #[derive(Debug)]
 pub struct PlacedTopic {
-    /// Its definition, and where it lives.
+    /// Its definition and its log.
     pub placed: TopicPlacement,
-    /// The entry that defined it so.
+    /// The position of the entry that holds this definition.
     pub defined_at: Position,
 }
 
@@ -85,11 +86,11 @@ pub struct PlacedTopic {
 pub struct RegisteredType {
     /// Its definition, its versions lowest first.
     pub event_type: EventType,
-    /// The entry that defined it so.
+    /// The position of the entry that holds this definition.
     pub defined_at: Position,
-    /// Its tag in records' headers.
+    /// Its tag in the headers of records.
     pub tag: u64,
-    /// Which entry gave each version its schema; with the tag it names one compiled schema.
+    /// The position of the entry with each version's schema; with the tag it identifies a compiled schema.
     schemas_at: BTreeMap<SchemaVersion, Position>,
 }
 
@@ -100,7 +101,7 @@ impl RegisteredType {
         self.event_type.versions.iter().find(|known| known.definition.version == version)
     }
 
-    /// The entry that gave a version its schema.
+    /// The position of the entry with a version's schema.
     #[must_use]
     pub fn schema_at(&self, version: SchemaVersion) -> Position {
         self.schemas_at.get(&version).copied().unwrap_or(self.defined_at)
@@ -126,7 +127,7 @@ impl RegisteredType {
 }
 
 impl RegisteredTopic {
-    /// How long its idempotency keys live, in milliseconds.
+    /// Its idempotency window, in milliseconds.
     #[must_use]
     pub fn idempotent_millis(&self) -> i64 {
         let default = limits::IDEMPOTENT_HOURS_DEFAULT * 3_600_000;
@@ -135,14 +136,14 @@ impl RegisteredTopic {
 
     /// Whether an idempotency key stored at `time` still counts at `now`.
     ///
-    /// A key counts while it has been inside the window in force all the time since. So a window that is raised later
-    /// revives nothing, and a row may be dropped as soon as it does not count, without changing any later answer.
+    /// A key counts while it has been inside the window at every moment since. So a window that is raised later
+    /// revives no key, and a row can be dropped as soon as its key does not count, without changing any later response.
     #[must_use]
     pub fn remembers(&self, time: i64, now: i64) -> bool {
         time > self.forgotten_through && now.saturating_sub(time) < self.idempotent_millis()
     }
 
-    /// Shows its last durable sequence, and wakes who waits for it.
+    /// Publishes its last durable sequence, and wakes waiting readers.
     pub(in crate::ledger) fn show_tail(&self, tail: Sequence) {
         self.tail.send_if_modified(|shown| std::mem::replace(shown, tail) != tail);
     }
@@ -153,12 +154,12 @@ impl RegisteredTopic {
         *self.tail.borrow()
     }
 
-    /// Shows that it was deleted, and wakes who waits for its events.
+    /// Publishes that it was deleted, and wakes waiting readers.
     pub(in crate::ledger) fn show_deleted(&self) {
         self.show_tail(DELETED);
     }
 
-    /// Whether it was deleted while somebody holds on to it.
+    /// Whether it was deleted since this value was looked up.
     #[must_use]
     pub fn is_deleted(&self) -> bool {
         self.tail() == DELETED
@@ -166,17 +167,17 @@ impl RegisteredTopic {
 
     /// Waits until it is deleted.
     pub async fn deleted(&self) {
-        // It cannot be dropped meanwhile: this holds it.
+        // The sender cannot be dropped meanwhile: this borrows it.
         let _ = self.tail.subscribe().wait_for(|tail| *tail == DELETED).await;
     }
 
-    /// Refuses whoever holds on to a topic that was deleted.
+    /// Fails with `NotFound` if the topic was deleted.
     pub fn check_exists(&self) -> contract::Result<()> {
         if self.is_deleted() { Err(contract::Error::not_found("topic")) } else { Ok(()) }
     }
 }
 
-/// The tail that waiting readers of a deleted topic see. No topic comes so far.
+/// The tail that waiting readers of a deleted topic see. No topic reaches it.
 const DELETED: Sequence = Sequence(u64::MAX);
 
 impl Registry {
@@ -210,24 +211,24 @@ impl Registry {
         (1..).zip(&self.topics).filter(|(_, topic)| topic.is_none()).map(|(number, _)| number)
     }
 
-    /// A topic that lives in another log.
+    /// A topic in a side log.
     #[must_use]
     pub fn placed(&self, id: &TopicId) -> Option<&Arc<PlacedTopic>> {
         self.names.get(id)?.elsewhere()
     }
 
-    /// All topics that live in other logs, in order of their ids.
+    /// All topics in side logs, in order of their ids.
     pub fn placed_topics(&self) -> impl Iterator<Item = &Arc<PlacedTopic>> {
         self.names.values().filter_map(NamedTopic::elsewhere)
     }
 
-    /// A topic as it is defined, wherever it lives.
+    /// The definition of a topic, in whichever log it is.
     #[must_use]
     pub fn definition(&self, id: &TopicId) -> Option<&Topic> {
         self.define(self.names.get(id)?)
     }
 
-    /// All topics as they are defined, wherever they live, in order of their ids.
+    /// The definitions of all topics in all logs, in order of their ids.
     pub fn definitions(&self) -> impl DoubleEndedIterator<Item = &Topic> {
         self.names.values().filter_map(|named| self.define(named))
     }
@@ -244,13 +245,13 @@ impl Registry {
         self.names.values().filter_map(|named| self.topic_numbered(named.here()?))
     }
 
-    /// How many topics there are, here and elsewhere.
+    /// How many topics there are in all logs.
     #[must_use]
     pub fn topic_count(&self) -> usize {
         self.names.len()
     }
 
-    /// The number the next topic gets.
+    /// The number that the next topic gets.
     #[must_use]
     pub fn next_topic_number(&self) -> u32 {
         u32::try_from(self.topics.len() + 1).unwrap_or(u32::MAX)
@@ -273,7 +274,7 @@ impl Registry {
         self.types.len()
     }
 
-    /// The version of the dictionary that the log says it needs.
+    /// The version of the dictionary that the log needs.
     pub(in crate::ledger) fn dictionary(&self) -> u32 {
         self.dictionary.max(DICTIONARY_BASELINE)
     }
@@ -282,13 +283,13 @@ impl Registry {
         self.dictionary = dictionary;
     }
 
-    /// The longest any topic remembers idempotency keys, in milliseconds.
+    /// The longest idempotency window of any topic, in milliseconds.
     #[must_use]
     pub fn longest_window_millis(&self) -> i64 {
         self.topics.iter().flatten().map(|topic| topic.idempotent_millis()).max().unwrap_or(0)
     }
 
-    /// Takes in one fact. Total: a fact about an unknown topic, or about something else, changes nothing.
+    /// Folds one fact. Total: a fact about an unknown topic, or about something else, changes nothing.
     pub fn apply(&mut self, entry: Entry, RecordHeader { position, time, .. }: RecordHeader) {
         self.version = position;
         match entry {
@@ -312,7 +313,7 @@ impl Registry {
         }
     }
 
-    /// Adds a topic with its last sequence, and the time through which its idempotency keys are forgotten.
+    /// Adds a topic with its last sequence, and the time up to which its idempotency keys are forgotten.
     pub(in crate::ledger) fn add_topic(
         &mut self,
         number: u32,
@@ -321,7 +322,7 @@ impl Registry {
         (tail, forgotten_through): (Sequence, i64),
     ) {
         self.version = self.version.max(defined_at);
-        // A log that was damaged may have lost the fact that registered a topic: its number stays taken.
+        // A damaged log may have lost the fact that registered a topic: its number is not used again.
         while u32::try_from(self.topics.len() + 1).is_ok_and(|next| next < number)
             && let Some(lost) = lost_topic(self.next_topic_number())
         {
@@ -330,11 +331,11 @@ impl Registry {
         let known = (number as usize).checked_sub(1).and_then(|index| self.topics.get_mut(index));
         let known = match known {
             None => return self.push_topic(topic, defined_at, (tail, forgotten_through)),
-            // What was deleted does not come back.
+            // A deleted topic does not come back.
             Some(None) => return,
             Some(Some(known)) => known,
         };
-        // Said again, by a repair.
+        // A repair appended the registration again.
         let number = TopicNumber(number);
         self.names.remove(&known.topic.definition.id);
         self.names.insert(topic.definition.id.clone(), NamedTopic::Here(number));
@@ -349,12 +350,12 @@ impl Registry {
         self.topics.push(Some(Arc::new(RegisteredTopic { number, topic, defined_at, tail, forgotten_through })));
     }
 
-    /// The next number was a topic's that is deleted.
+    /// Marks the next number as that of a deleted topic.
     pub(in crate::ledger) fn push_deleted(&mut self) {
         self.topics.push(None);
     }
 
-    /// Forgets a topic: of this log, or, where `number` is 0, of another one.
+    /// Removes a topic: of this log, or, if `number` is 0, of a side log.
     fn delete_topic(&mut self, id: &TopicId, number: u32) {
         let is_meant = |named: &NamedTopic| named.here().map_or(0, |here| here.0) == number;
         if self.names.get(id).is_some_and(is_meant) {
@@ -365,7 +366,7 @@ impl Registry {
         }
     }
 
-    /// Takes in where a topic lives.
+    /// Sets the log that a topic is in.
     pub(in crate::ledger) fn place(&mut self, placement: TopicPlacement, defined_at: Position) {
         self.version = self.version.max(defined_at);
         let id = placement.topic.definition.id.clone();
@@ -387,7 +388,7 @@ impl Registry {
     fn change_topic(&mut self, topic: Topic, defined_at: Position, time: i64) {
         let number = self.names.get(&topic.definition.id).and_then(NamedTopic::here).unwrap_or_default();
         if let Some(Some(known)) = self.topics.get_mut((number.0 as usize).wrapping_sub(1)) {
-            // The watch moves over: readers waiting on the old definition must still be woken.
+            // The watch is shared with the old value: readers that wait on it must still be woken.
             let tail = known.tail.clone();
             let forgotten_through = known.forgotten_through.max(time.saturating_sub(known.idempotent_millis()));
             *known = Arc::new(RegisteredTopic { number, topic, defined_at, tail, forgotten_through });
@@ -416,13 +417,13 @@ impl Registry {
     }
 }
 
-/// What stands for a topic whose registration is lost.
+/// A placeholder for a topic whose registration is lost.
 fn lost_topic(number: u32) -> Option<Topic> {
     let id = format!("gts.hx.core.events.topic.v1~hx.broker.lost_{number}.v1").parse().ok()?;
     Some(Topic { definition: NewTopic::new(id), created_at: Timestamp::from_millis(0) })
 }
 
-/// What `dataSchema` alone stands for. Types registered before there were versions are stored without any.
+/// The version that `dataSchema` alone means. Types registered before there were versions are stored without any.
 fn first_version(event_type: &EventType) -> Option<RegisteredVersion> {
     let schema = event_type.definition.data_schema.clone()?;
     Some(RegisteredVersion {

@@ -1,8 +1,8 @@
-//! The small state as of one position: what a checkpoint stores beside the tables, and what a snapshot in the log says
-//! ([`crate::ledger::reclaim::log_snapshot`]).
+//! The small state as of one position: a checkpoint stores it beside the on-disk tables, and a snapshot in the log
+//! contains it ([`crate::ledger::reclaim::log_snapshot`]).
 //!
-//! A checkpoint that cannot be read is folded anew. A snapshot in the log stands for entries that are gone, so whatever is
-//! added here needs a default that is right for a text without it.
+//! A checkpoint that cannot be read is replaced by folding the log. A snapshot in the log replaces entries that are
+//! removed, so every member that is added here needs a default that is right for a text without it.
 
 use super::registry::Registry;
 use super::tables::StateTablesSnapshot;
@@ -16,47 +16,48 @@ use log::TopicNumber;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// The small part of the state, next to the tables.
+/// The small part of the state, without the on-disk tables.
 #[derive(Serialize, Deserialize)]
 pub(in crate::ledger) struct StateSnapshot {
     pub(in crate::ledger) position: Position,
-    /// CRC32C of the record at `position`: tells this log from another.
+    /// CRC32C of the record at `position`: distinguishes this log from another one.
     pub(in crate::ledger) record_crc: u32,
     record_time: i64,
     record_topic: u32,
     record_sequence: Sequence,
-    /// The version of the dictionary it was written with. Without it the checkpoint is of a version that skipped facts it
-    /// did not know, and is not believed.
+    /// The version of the dictionary it was written with. Without it the checkpoint is from a version that skipped
+    /// facts it did not know, and is not used.
     pub(in crate::ledger) dictionary: u32,
-    /// The version that the log says it needs.
+    /// The version of the dictionary that the log needs.
     #[serde(default)]
     pub(in crate::ledger) needs_dictionary: u32,
     /// Facts of a newer version were skipped.
     #[serde(default)]
     pub(in crate::ledger) has_skipped: bool,
     time: i64,
-    /// How long kept answers lived: for longer, rows may be missing that the log still has.
+    /// The lifetime of stored replies when it was written. With a longer one, rows may be missing that the log still
+    /// has.
     pub(in crate::ledger) answers_millis: i64,
     pub(in crate::ledger) tails: Vec<Sequence>,
     trimmed: Vec<Sequence>,
-    /// In the order of their numbers, with the entry that defined each.
+    /// In the order of their numbers, with the position of the entry that defined each.
     topics: Vec<(Position, Topic)>,
-    /// Of each topic, in the same order: keys stored up to then are forgotten for good.
+    /// For each topic, in the same order: idempotency keys stored up to then are forgotten for good.
     forgotten_through: Vec<i64>,
-    /// Numbers of deleted topics; the others are numbered around them.
+    /// Numbers of deleted topics; the other topics have the numbers between them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     deleted: Vec<u32>,
-    /// Topics of other logs.
+    /// Topics in side logs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     placement: Vec<(Position, TopicPlacement)>,
     event_types: Vec<(Position, EventType)>,
-    /// Without it the checkpoint is of a version that knew no such parts, and is not believed.
+    /// Without it the checkpoint is from a version without these tables, and is not used.
     tables: StateTablesSnapshot,
-    /// What the entries in the log take up.
+    /// The space that entries use in the log.
     #[serde(default)]
     usage: EntryUsage,
-    /// Where the small state is ahead of `position`: it was taken from a snapshot in the log, and the tables are still
-    /// behind. Zero otherwise.
+    /// Set while the small state is ahead of `position`: it was taken from a snapshot in the log, and the on-disk
+    /// tables are still behind it. Zero otherwise.
     #[serde(default, skip_serializing_if = "is_zero")]
     facts_through: Position,
 }
@@ -94,7 +95,7 @@ impl StateSnapshot {
         }
     }
 
-    /// Whether it was written without facts that this version may know.
+    /// Whether facts were skipped when it was written that this version may know.
     pub(in crate::ledger) const fn lacks_facts(&self) -> bool {
         self.has_skipped && self.dictionary != DICTIONARY
     }
@@ -164,7 +165,7 @@ mod tests {
             let snapshot = StateSnapshot { has_skipped, dictionary, ..StateSnapshot::of(&state) };
             assert_eq!(!snapshot.lacks_facts(), is_believed, "{has_skipped} {dictionary}");
         }
-        // One of a version that did not say what it skipped is not even read.
+        // A checkpoint of a version that did not record what it skipped is not even parsed.
         let mut older = serde_json::to_value(StateSnapshot::of(&state)).unwrap();
         older.as_object_mut().unwrap().remove("dictionary").unwrap();
         assert!(serde_json::from_value::<StateSnapshot>(older).is_err());

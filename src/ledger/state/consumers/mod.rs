@@ -1,11 +1,11 @@
-//! Consumers and the offsets of groups, as the log tells them.
+//! Consumers and the offsets of groups, as folded from the log.
 //!
-//! - One fold ([`Rows::apply`]) for both the durable rows and the layer of what is not durable yet.
-//! - A consumer's `seen_at` may lag behind its polls by up to [`ConsumerEntry::unrecorded_millis`]. So by the log alone it
-//!   is surely gone only at its [`ConsumerEntry::deadline`], which allows for that.
+//! - One fold ([`ConsumersFold`]) serves both the durable rows and the overlay of rows that are not durable yet.
+//! - A consumer's `seen_at` may lag behind its polls by up to [`ConsumerRow::unrecorded_millis`]. So by the log alone
+//!   it has certainly expired only at its [`ConsumerRow::deadline`], which includes that lag.
 //! - Group offsets outlive the consumers that committed them.
 //!
-//! When a consumer was really seen last is known to who serves its polls (`crate::consumers`), not here.
+//! When a consumer really polled last is known to `crate::consumers`, which serves the polls.
 
 mod overlay;
 
@@ -24,37 +24,37 @@ use uuid::Uuid;
 #[derive(Default)]
 pub struct ConsumerRows {
     consumers: BTreeMap<Uuid, ConsumerRow>,
-    /// Consumers by the time they are gone, to find those that are.
+    /// Consumers by their deadlines, to find the expired ones.
     deadlines: BTreeSet<(i64, Uuid)>,
     groups: BTreeMap<String, GroupRow>,
-    /// How many offsets all groups have.
+    /// The number of offsets of all groups.
     offsets: usize,
 }
 
 /// A consumer as the log knows it.
 #[derive(Debug, Clone)]
 pub struct ConsumerRow {
-    /// As it was made.
+    /// The consumer as it was created.
     pub consumer: Arc<Consumer>,
-    /// When it was last recorded as seen, in milliseconds.
+    /// When a poll of it was last recorded, in milliseconds.
     pub seen_at: i64,
 }
 
-/// Who belongs to a group, and how far it has come.
+/// The members and offsets of a group.
 #[derive(Debug, Default)]
 pub struct GroupRow {
-    /// By topic.
+    /// The committed offsets by topic.
     pub offsets: BTreeMap<TopicId, Offset>,
     /// Its consumers, some of which may have expired.
     pub members: BTreeSet<Uuid>,
-    /// By topic, what its last consumer wanted. It outlives the consumer: how much there is to do does not change when
-    /// nobody reads.
+    /// The filter of its last consumer, by topic. It outlives the consumer: the group's lag does not change when
+    /// no consumer reads.
     pub filters: BTreeMap<TopicId, ConsumerFilter>,
-    /// When the log last said something of it, in milliseconds.
+    /// The time of the last fact about it, in milliseconds.
     pub active_at: i64,
 }
 
-/// Which events of a topic a group wants, as its consumers spell it.
+/// The filter of a group in a topic, as its consumers define it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConsumerFilter {
@@ -67,21 +67,21 @@ pub struct ConsumerFilter {
 }
 
 impl ConsumerFilter {
-    /// What a consumer wants.
+    /// The filter of a consumer.
     #[must_use]
     pub fn of(consumer: &Consumer) -> Self {
         let Consumer { types, subject_types, cel, .. } = consumer.clone();
         Self { types, subject_types, cel }
     }
 
-    /// Whether it takes every event.
+    /// Whether it matches every event.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.types.is_empty() && self.subject_types.is_empty() && self.cel.is_none()
     }
 }
 
-/// Whose offset: a group's, in a topic.
+/// Identifies an offset: a group and a topic.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct GroupKey {
     /// The group.
@@ -91,30 +91,30 @@ pub struct GroupKey {
 }
 
 impl ConsumerRow {
-    /// A consumer just made.
+    /// A consumer that was just created.
     fn new(consumer: Consumer) -> Self {
         Self { seen_at: consumer.last_seen_at.millis(), consumer: Arc::new(consumer) }
     }
 
-    /// How long it lives without being seen, in milliseconds.
+    /// The session timeout, in milliseconds.
     #[must_use]
     pub fn session_millis(&self) -> i64 {
         self.consumer.session_timeout.millis()
     }
 
-    /// The longest it may be seen without that being recorded, in milliseconds.
+    /// The longest time that polls may go unrecorded, in milliseconds.
     #[must_use]
     pub fn unrecorded_millis(&self) -> i64 {
         self.session_millis() / 3
     }
 
-    /// Whether being seen at `now` must be recorded.
+    /// Whether a poll at `now` must be recorded.
     #[must_use]
     pub fn is_due(&self, now: i64) -> bool {
         now.saturating_sub(self.seen_at) >= self.unrecorded_millis()
     }
 
-    /// When it is gone, whatever else was seen of it.
+    /// When it has expired, whether or not there were polls that are not recorded.
     #[must_use]
     pub fn deadline(&self) -> i64 {
         self.seen_at.saturating_add(self.session_millis()).saturating_add(self.unrecorded_millis())
@@ -122,7 +122,7 @@ impl ConsumerRow {
 }
 
 impl ConsumerRows {
-    /// One consumer, perhaps expired.
+    /// One consumer, which may have expired.
     #[must_use]
     pub fn consumer(&self, id: Uuid) -> Option<&ConsumerRow> {
         self.consumers.get(&id)
@@ -150,13 +150,13 @@ impl ConsumerRows {
         self.groups.get(name)
     }
 
-    /// When the next consumer is gone, if none is seen before, in milliseconds.
+    /// The earliest deadline of any consumer, in milliseconds.
     #[must_use]
     pub fn next_deadline(&self) -> Option<i64> {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
-    /// Consumers whose deadline has passed, the longest gone first.
+    /// Consumers whose deadline has passed, the earliest deadline first.
     pub fn overdue(&self, now: i64) -> impl Iterator<Item = Uuid> {
         self.deadlines.iter().take_while(move |(deadline, _)| *deadline <= now).map(|(_, id)| *id)
     }
@@ -165,13 +165,13 @@ impl ConsumerRows {
 /// Consumers and offsets in a checkpoint.
 #[derive(Serialize, Deserialize)]
 pub struct ConsumersSnapshot {
-    /// As they were last recorded.
+    /// The consumers with the last recorded polls.
     consumers: Vec<Consumer>,
     offsets: Vec<(String, TopicId, Offset)>,
     groups: Vec<GroupSnapshot>,
 }
 
-/// What else is known of a group, in a checkpoint.
+/// The filters and activity of a group in a checkpoint.
 #[derive(Serialize, Deserialize)]
 struct GroupSnapshot {
     name: String,
@@ -228,17 +228,17 @@ impl StateTable for ConsumerRows {
     }
 }
 
-/// Where facts about consumers and groups are folded.
+/// The fold of facts about consumers and groups.
 pub(in crate::ledger) trait ConsumersFold {
     fn known(&self, id: Uuid) -> Option<ConsumerRow>;
     fn put_consumer(&mut self, id: Uuid, entry: Option<ConsumerRow>);
     fn put_offset(&mut self, key: GroupKey, offset: Option<Offset>);
-    /// The topics a group has an offset in.
+    /// The topics that a group has an offset in.
     fn offsets_of(&self, group: &str) -> Vec<TopicId>;
-    /// The log says something of a group at `time`.
+    /// Records that there is a fact about a group at `time`.
     fn touch(&mut self, group: &str, time: i64);
 
-    /// Takes in one fact stored at `time`. Total: a fact about an unknown consumer, or something else, changes nothing.
+    /// Folds one fact stored at `time`. Total: a fact about an unknown consumer, or something else, changes nothing.
     fn apply(&mut self, entry: &Entry, time: i64) {
         match entry {
             Entry::ConsumerCreated { consumer } => {
@@ -264,8 +264,8 @@ pub(in crate::ledger) trait ConsumersFold {
         }
     }
 
-    /// Drops every group's offset in a topic. Only durable rows do: nobody finds a topic of this name before the fact is
-    /// durable.
+    /// Drops every group's offset in a topic. Only durable rows do this: no topic of this name can be found before the
+    /// fact is durable.
     fn drop_topic(&mut self, _topic: &TopicId) {}
 
     fn drop_offsets(&mut self, group: &str, topics: Vec<TopicId>) {
@@ -347,7 +347,7 @@ impl ConsumerRows {
         self.drop_if_empty(group);
     }
 
-    /// A group without members and offsets is none.
+    /// Removes a group that has neither members nor offsets.
     fn drop_if_empty(&mut self, group: &str) {
         if self.groups.get(group).is_some_and(|known| known.members.is_empty() && known.offsets.is_empty()) {
             self.groups.remove(group);

@@ -1,4 +1,4 @@
-//! Consumers and offsets as a decision sees them: durable rows, and over them what was decided since.
+//! Consumers and offsets as a decision sees them: durable rows, and over them the rows that were decided since.
 
 use super::{ConsumerRow, ConsumerRows, ConsumersFold, GroupKey};
 use crate::ledger::decide::overlay_map::OverlayMap;
@@ -43,7 +43,7 @@ impl ConsumersFold for OverlayWriter<'_, ConsumerRows> {
         topics
     }
 
-    /// Only what is durable says who is unused.
+    /// Whether a group is unused is judged by the durable rows alone.
     fn touch(&mut self, _: &str, _: i64) {}
 }
 
@@ -51,7 +51,7 @@ impl ConsumersFold for OverlayWriter<'_, ConsumerRows> {
 pub type DecidedConsumers<'a> = Decided<'a, ConsumerRows>;
 
 impl DecidedConsumers<'_> {
-    /// A consumer that was neither deleted nor found expired, whatever its deadline.
+    /// A consumer whose row was not deleted, whatever its deadline.
     pub fn get(&self, id: Uuid) -> Result<ConsumerRow> {
         self.overlay.consumer(&self.durable, id).ok_or_else(|| Error::not_found("consumer"))
     }
@@ -81,7 +81,7 @@ impl DecidedConsumers<'_> {
         live.filter(|consumer| consumer.consumer_group == group && consumer.topic == *topic).collect()
     }
 
-    /// The consumers of a group that are still there, before their deadlines or not.
+    /// The consumers of a group whose rows were not deleted, whatever their deadlines.
     #[must_use]
     pub fn members(&self, group: &str) -> Vec<ConsumerRow> {
         let durable = self.durable.members(group).map(|entry| entry.consumer.id);
@@ -91,7 +91,7 @@ impl DecidedConsumers<'_> {
         known.filter(|entry| entry.consumer.consumer_group == group).collect()
     }
 
-    /// The consumers of a topic that are still there, before their deadlines or not.
+    /// The consumers of a topic whose rows were not deleted, whatever their deadlines.
     #[must_use]
     pub fn of_topic(&self, topic: &TopicId) -> Vec<ConsumerRow> {
         let durable = self.durable.consumers().map(|entry| entry.consumer.id);
@@ -101,8 +101,8 @@ impl DecidedConsumers<'_> {
         known.filter(|entry| entry.consumer.topic == *topic).collect()
     }
 
-    /// Whether a group was silent since `before`, in milliseconds: it has no consumer, and nothing about it is being
-    /// decided.
+    /// Whether a group has been inactive since `before`, in milliseconds: it has no consumer, and no fact about it is
+    /// being decided.
     #[must_use]
     pub fn is_unused(&self, group: &str, before: i64) -> bool {
         let is_busy = self.overlay.offsets.iter().any(|(key, _)| key.group == group);
@@ -110,14 +110,14 @@ impl DecidedConsumers<'_> {
         known.is_some() && !is_busy && self.members(group).is_empty()
     }
 
-    /// Consumers past their deadline and still there, at most `max`, the longest gone first.
+    /// Consumers past their deadlines whose rows were not deleted, at most `max`, the earliest deadline first.
     #[must_use]
     pub fn overdue(&self, max: usize) -> Vec<Uuid> {
         let still = |id: &Uuid| self.get(*id).is_ok_and(|known| known.deadline() <= self.now);
         self.durable.overdue(self.now).filter(still).take(max).collect()
     }
 
-    /// Whether there may be one more consumer.
+    /// Whether the limit allows one more consumer.
     #[must_use]
     pub fn has_room_for_consumer(&self) -> bool {
         let ConsumerRows { consumers, .. } = &*self.durable;
@@ -125,7 +125,7 @@ impl DecidedConsumers<'_> {
         self.overlay.consumers.has_room(consumers.len(), is_durable, limits::CONSUMERS_MAX)
     }
 
-    /// Whether there may be one more offset of a group.
+    /// Refuses one more offset of a group beyond the limit.
     pub fn check_room_for_offset(&self) -> Result<()> {
         let is_durable = |key: &GroupKey| self.durable.offset(key).is_some();
         if self.overlay.offsets.has_room(self.durable.offsets, is_durable, limits::GROUP_OFFSETS_MAX) {

@@ -1,4 +1,4 @@
-//! Letters in the order they were given up, overall and by owner, so that a page of a list costs what it holds.
+//! Dead letters in the order they were given up, overall and by owner, so that the cost of a page is its size.
 
 use super::{DeadLetterRow, StoredDeadLetter};
 use contract::{DeadLetterFilter, DeadLetterSource, TopicId};
@@ -6,23 +6,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use uuid::Uuid;
 
-/// A letter's place: when it was given up, then its id.
+/// The sort key of a dead letter: when it was given up, then its id.
 pub type DeadLetterSortKey = (i64, Uuid);
 
-/// Whose letter, of which topic.
+/// The owner of a dead letter (a handler or a subscription) and its topic.
 pub(crate) type DeadLetterOwner = (DeadLetterSource, String, TopicId);
 
-/// Places of letters.
+/// Sort keys of dead letters.
 #[derive(Default)]
 pub(super) struct DeadLetterIndex {
     places: BTreeSet<DeadLetterSortKey>,
     owners: BTreeMap<DeadLetterOwner, BTreeSet<DeadLetterSortKey>>,
 }
 
-/// A part of a list: the letters next to a place, on one side of it.
+/// A part of a list: the dead letters next to a sort key, on one side of it.
 #[derive(Debug, Clone, Copy)]
 pub enum DeadLetterRange {
-    /// Those behind it, the nearest first; from the beginning where there is no place.
+    /// Those behind it, the nearest first; from the beginning if there is no key.
     After(Option<DeadLetterSortKey>),
     /// Those at it and before it, the nearest first.
     UpTo(DeadLetterSortKey),
@@ -54,12 +54,12 @@ impl DeadLetterIndex {
         }
     }
 
-    /// Everybody who has letters, with their places.
+    /// The owners of dead letters, with their sort keys.
     pub(super) fn owners(&self) -> impl Iterator<Item = (&DeadLetterOwner, &BTreeSet<DeadLetterSortKey>)> {
         self.owners.iter()
     }
 
-    /// At most `max` places of letters that are meant, in the order of the range.
+    /// At most `max` sort keys that match the filter, in the order of the range.
     pub(super) fn in_range(
         &self,
         filter: &DeadLetterFilter,

@@ -1,9 +1,10 @@
-//! Dead letters, as the log tells them: what was given up, and what a person made of it.
+//! Dead letters, as folded from the log: what was given up, and how an operator resolved it.
 //!
-//! - One fold ([`Rows::apply`]) for both the durable rows and the layer of what is not durable yet.
-//! - An open letter stays until somebody deals with it. Of those dealt with, the last
-//!   [`limits::RESOLVED_LETTERS_KEPT`] are remembered.
-//! - With a subscription its open letters are closed: one fact, however many there are.
+//! - One fold ([`DeadLettersFold`]) serves both the durable rows and the overlay of rows that are not durable yet.
+//! - An open letter stays until it is resolved. Of the resolved ones, the last
+//!   [`limits::RESOLVED_LETTERS_KEPT`] are kept.
+//! - When an event is removed, the error messages in its letters are removed, too: they often quote the event.
+//! - When a subscription is deleted, its open letters are discarded: one fact, however many there are.
 
 mod index;
 
@@ -29,35 +30,37 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Who closes a letter where no person does.
+/// Replaces the error message of a dead letter whose event is removed.
+const MESSAGE_REMOVED: &str = "Removed with the event.";
+/// The name that resolves a letter when no operator does.
 const BROKER: &str = "event-broker";
 const HANDLER_DELETED: &str = "The handler was deleted.";
 const GROUP_DELETED: &str = "The group was deleted.";
 const TOPIC_DELETED: &str = "The topic was deleted.";
 
-/// What was given up.
+/// A claim or a job that was given up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StoredDeadLetter {
     /// Its id.
     pub id: Uuid,
-    /// Whose work it was.
+    /// Whether it was a handler's claim or a subscription's job.
     pub source: DeadLetterSource,
-    /// The handler, or the subscription.
+    /// The name of the handler or the subscription.
     pub name: String,
     /// The event's topic.
     pub topic: TopicId,
     /// The topic's number in its log.
     pub number: u32,
-    /// The event's number there.
+    /// The event's sequence in the topic.
     pub sequence: Sequence,
     /// The event's id.
     pub event: Uuid,
-    /// Why.
+    /// The error.
     pub error: ClaimError,
-    /// What was tried.
+    /// The attempts.
     pub attempts: Vec<ClaimAttempt>,
-    /// Because a later event of its aggregate was finished before it.
+    /// Whether it was given up because a later event of its aggregate was finished before it.
     #[serde(default)]
     pub superseded: bool,
     /// The job that was given up.
@@ -66,6 +69,17 @@ pub struct StoredDeadLetter {
 }
 
 impl StoredDeadLetter {
+    /// Whether its event is removed while error messages about it are still here.
+    fn is_of_removed(&self, topic: u32, through: Sequence) -> bool {
+        self.number == topic && self.sequence <= through && self.error.message != MESSAGE_REMOVED
+    }
+
+    /// Removes the error messages, which often quote the event.
+    fn forget_messages(&mut self) {
+        let errors = self.attempts.iter_mut().map(|attempt| &mut attempt.error).chain([&mut self.error]);
+        errors.for_each(|error| MESSAGE_REMOVED.clone_into(&mut error.message));
+    }
+
     /// The claim that was given up.
     #[must_use]
     pub fn key(&self) -> ClaimKey {
@@ -73,28 +87,28 @@ impl StoredDeadLetter {
     }
 }
 
-/// A letter with what became of it.
+/// A dead letter and its resolution.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeadLetterRow {
-    /// As it was given up.
+    /// The dead letter as it was given up.
     pub letter: StoredDeadLetter,
-    /// When, in milliseconds.
+    /// When it was given up, in milliseconds.
     pub at: i64,
-    /// How it stands.
+    /// Whether it is open, redriven or discarded.
     pub status: DeadLetterStatus,
-    /// Who dealt with it.
+    /// How it was resolved, and by whom.
     pub resolution: Option<DeadLetterResolution>,
 }
 
 impl DeadLetterRow {
-    /// Its place among all letters: by time, then by id.
+    /// Its sort key as text: by time, then by id.
     #[must_use]
     pub fn sort_key(&self) -> String {
         format!("{:016x} {}", self.at, self.letter.id)
     }
 
-    /// The place that such a text stands for.
+    /// Parses such a text.
     #[must_use]
     pub fn parse_sort_key(text: &str) -> Option<DeadLetterSortKey> {
         let (at, id) = text.split_once(' ')?;
@@ -102,27 +116,27 @@ impl DeadLetterRow {
     }
 }
 
-/// Letters by id.
+/// Dead letters by id.
 #[derive(Default)]
 pub struct DeadLetterRows {
     rows: BTreeMap<Uuid, Arc<DeadLetterRow>>,
-    /// Those dealt with, in the order that was done.
+    /// The resolved ones, in the order they were resolved.
     resolved: VecDeque<Uuid>,
     open: DeadLetterIndex,
     all: DeadLetterIndex,
-    /// Events that a corrected one has replaced, by subscription and topic: they are not delivered again. What a handler
-    /// has finished knows the same of its own.
+    /// Events that a corrected one has replaced, by subscription and topic: they are not delivered again. For handlers
+    /// the finished claims hold the same information.
     replaced: BTreeMap<(String, u32), RoaringTreemap>,
 }
 
 impl DeadLetterRows {
-    /// One letter.
+    /// One dead letter.
     #[must_use]
     pub fn get(&self, id: Uuid) -> Option<&Arc<DeadLetterRow>> {
         self.rows.get(&id)
     }
 
-    /// At most `max` letters that are meant, in the order of the range.
+    /// At most `max` letters that match the filter, in the order of the range.
     #[must_use]
     pub fn in_range(&self, filter: &DeadLetterFilter, range: DeadLetterRange, max: usize) -> Vec<Arc<DeadLetterRow>> {
         let index = if filter.resolved_too { &self.all } else { &self.open };
@@ -130,7 +144,7 @@ impl DeadLetterRows {
         places.iter().filter_map(|(_, id)| self.rows.get(id)).cloned().collect()
     }
 
-    /// Who has open letters: how many, when the oldest was given up, and the newest.
+    /// The owners of open letters: how many each has, when the oldest was given up, and when the newest.
     pub fn owners(&self) -> impl Iterator<Item = (&DeadLetterOwner, usize, i64, i64)> {
         self.open.owners().filter_map(|(owner, places)| {
             let ((oldest, _), (newest, _)) = (places.first()?, places.last()?);
@@ -149,10 +163,10 @@ impl DeadLetterRows {
     }
 }
 
-/// Letters in a checkpoint.
+/// Dead letters in a checkpoint.
 #[derive(Serialize, Deserialize)]
 pub struct DeadLettersSnapshot {
-    /// The open ones, then the others in the order they were dealt with.
+    /// The open ones, then the others in the order they were resolved.
     rows: Vec<DeadLetterRow>,
     replaced: Vec<ReplacedEventsSnapshot>,
 }
@@ -204,18 +218,18 @@ impl StateTable for DeadLetterRows {
     }
 }
 
-/// Where facts about letters are folded.
+/// The fold of facts about dead letters.
 pub(in crate::ledger) trait DeadLettersFold {
     fn known(&self, id: Uuid) -> Option<DeadLetterRow>;
     fn put(&mut self, row: DeadLetterRow);
     /// The open letters of a handler.
     fn open_of(&self, handler: &str) -> Vec<DeadLetterRow>;
-    /// A corrected event replaces that of a letter.
+    /// Marks the event of a letter as replaced by a corrected one.
     fn replace(&mut self, dead_letter: Uuid);
-    /// Events of a topic up to here are gone.
+    /// Drops what refers to events of a topic up to `through`: they are removed.
     fn trim(&mut self, topic: u32, through: Sequence);
 
-    /// Takes in one fact. Total: a fact about an unknown letter, or something else, changes nothing.
+    /// Folds one fact. Total: a fact about an unknown letter, or about something else, changes nothing.
     fn apply(&mut self, entry: &Entry, header: &RecordHeader) {
         let at = Timestamp::from_millis(header.time);
         match entry {
@@ -258,7 +272,7 @@ pub(in crate::ledger) trait DeadLettersFold {
         }
     }
 
-    /// Closes the open letters of a handler that is gone, in some topics.
+    /// Discards the open letters of a deleted handler, in some topics.
     fn close_work(&mut self, handler: &str, is_meant: impl Fn(u32) -> bool, at: Timestamp, reason: &str) {
         for row in self.open_of(handler).into_iter().filter(|row| is_meant(row.letter.number)) {
             let (by, reason) = (BROKER.to_owned(), Some(reason.to_owned()));
@@ -267,22 +281,22 @@ pub(in crate::ledger) trait DeadLettersFold {
         }
     }
 
-    /// A letter is dealt with once: what comes later changes nothing.
+    /// Resolves a letter once: a later resolution changes nothing.
     fn resolve(&mut self, id: Uuid, status: DeadLetterStatus, resolution: DeadLetterResolution) {
         if let Some(known) = self.known(id).filter(|known| known.status == DeadLetterStatus::Open) {
             self.put(DeadLetterRow { status, resolution: Some(resolution), ..known });
         }
     }
 
-    /// Closes every open letter of a subscription. Only durable rows do: until the fact is durable, decisions see that
-    /// the subscription's lane is gone, and there may be too many letters to copy.
+    /// Discards every open letter of a subscription. Only durable rows do this: until the fact is durable, decisions
+    /// see that the subscription's lane is deleted, and there may be too many letters to copy.
     fn close(&mut self, _subscription: &str, _resolution: &DeadLetterResolution) {}
 
-    /// Closes every open letter of a topic. Only durable rows do, as above.
+    /// Discards every open letter of a topic. Only durable rows do this, as above.
     fn close_topic(&mut self, _topic: u32, _resolution: &DeadLetterResolution) {}
 }
 
-/// Why the letters of a subscription are closed that was deleted.
+/// The reason in the letters of a deleted subscription.
 const SUBSCRIPTION_DELETED: &str = "The subscription was deleted.";
 
 impl DeadLettersFold for DeadLetterRows {
@@ -307,6 +321,9 @@ impl DeadLettersFold for DeadLetterRows {
     }
 
     fn trim(&mut self, topic: u32, through: Sequence) {
+        let is_of_removed = |row: &Arc<DeadLetterRow>| topic > 0 && row.letter.is_of_removed(topic, through);
+        let removed = self.rows.values_mut().filter(|row| is_of_removed(row));
+        removed.for_each(|row| Arc::make_mut(row).letter.forget_messages());
         self.replaced.retain(|(_, number), known| {
             if *number == topic {
                 known.remove_range(..=through.get());
@@ -348,7 +365,7 @@ impl DeadLettersFold for DeadLetterRows {
 
     fn close_topic(&mut self, topic: u32, resolution: &DeadLetterResolution) {
         for row in self.in_range(&DeadLetterFilter::default(), DeadLetterRange::After(None), usize::MAX) {
-            // A task is of no topic.
+            // A task belongs to no topic.
             if topic > 0 && row.letter.number == topic {
                 self.resolve(row.letter.id, DeadLetterStatus::Discarded, resolution.clone());
             }
@@ -362,7 +379,7 @@ fn is_open_of(row: &DeadLetterRow, handler: &str) -> bool {
     row.status == DeadLetterStatus::Open && *source == DeadLetterSource::Handler && name == handler
 }
 
-/// Letters decided but not durable yet.
+/// Dead letters decided but not durable yet.
 pub type DeadLettersOverlay = OverlayMap<Uuid, DeadLetterRow>;
 
 fn known(durable: &DeadLetterRows, overlay: &DeadLettersOverlay, id: Uuid) -> Option<DeadLetterRow> {
@@ -384,7 +401,7 @@ impl DeadLettersFold for OverlayWriter<'_, DeadLetterRows> {
         still.chain(decided.cloned()).collect()
     }
 
-    /// No decision asks for it: what is delivered is chosen from what is durable.
+    /// No decision uses it: what is delivered is chosen from the durable rows.
     fn replace(&mut self, _: Uuid) {}
 
     fn trim(&mut self, _: u32, _: Sequence) {}
@@ -394,18 +411,18 @@ impl DeadLettersFold for OverlayWriter<'_, DeadLetterRows> {
     }
 }
 
-/// Letters as a decision sees them: durable or decided.
+/// Dead letters as a decision sees them: durable or decided.
 pub type DecidedDeadLetters<'a> = Decided<'a, DeadLetterRows>;
 
 impl DecidedDeadLetters<'_> {
-    /// One letter.
+    /// One dead letter.
     pub fn known(&self, id: Uuid) -> Result<DeadLetterRow> {
         known(&self.durable, self.overlay, id).ok_or_else(|| Error::not_found("dead letter"))
     }
 }
 
-/// A line of the program's log for work of a handler that this process has just given up. Jobs have their line in
-/// `dispatch`. Messages may quote payloads, so only the class is in it.
+/// Logs a claim that this process has just given up. Jobs are logged by
+/// `dispatch`. Error messages may quote payloads, so only the class is logged.
 pub(in crate::ledger) fn log_new_letter(record: &Record) {
     const BEGINNING: &[u8] = br#"{"fact":"deadLettered""#;
     if record.header.topic.0 != 0 || !record.body.starts_with(BEGINNING) {
@@ -416,7 +433,7 @@ pub(in crate::ledger) fn log_new_letter(record: &Record) {
     {
         let StoredDeadLetter { name, topic, sequence, event, error, .. } = letter.as_ref();
         let (handler, reason, sequence) = (name.as_str(), error.class.as_str(), sequence.get());
-        tracing::info!(handler, %topic, sequence, %event, reason, "work was given up and is a dead letter");
+        tracing::info!(handler, %topic, sequence, %event, reason, "a claim was given up and is a dead letter");
     }
 }
 

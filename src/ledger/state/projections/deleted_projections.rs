@@ -1,8 +1,8 @@
-//! Generations of projections that were deleted: one that is registered again under its name goes on counting, so that
-//! a worker of the old one is never taken for a worker of the new one.
+//! Generations of deleted projections: one that is registered again under its name continues the count, so that
+//! a worker of the old one is never mistaken for a worker of the new one.
 //!
-//! - Names are bounded. Of too many, the one with the lowest generation is forgotten, and its generation becomes a floor
-//!   below which no new projection begins, whatever its name.
+//! - The number of names is bounded. Beyond it the one with the lowest generation is forgotten, and its generation
+//!   becomes a floor below which no new projection begins, whatever its name.
 //! - A name stays when a projection of that name is registered again: an older broker that shares the log begins with
 //!   generation 1.
 
@@ -26,7 +26,7 @@ impl DeletedProjections {
         self.names.get(name).copied().unwrap_or_default().max(self.floor)
     }
 
-    /// A projection was deleted in this generation.
+    /// Records that a projection was deleted in this generation.
     pub(in crate::ledger) fn add(&mut self, name: &str, generation: Generation) {
         let last = self.last(name).max(generation);
         self.names.insert(name.to_owned(), last);

@@ -1,7 +1,7 @@
-//! Projections and their checkpoints, as the log tells them.
+//! Projections and their checkpoints, as folded from the log.
 //!
-//! - One fold ([`Rows::apply`]) for both the durable rows and the layer of what is not durable yet.
-//! - A durable row shows its checkpoint to whoever waits for it; a row that goes ends their waiting.
+//! - One fold ([`ProjectionsFold`]) serves both the durable rows and the overlay of rows that are not durable yet.
+//! - A durable row publishes its checkpoint to waiting callers; deleting the row ends their wait.
 //! - A reset begins a new generation. Generations count from 1 and never go back, not even when a projection is deleted
 //!   and another one is registered under its name ([`DeletedProjections`]).
 
@@ -28,13 +28,13 @@ pub struct ProjectionRows {
 /// A projection as the log knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProjectionRow {
-    /// As it was last asked for.
+    /// The definition of the last request.
     pub definition: Arc<NewProjection>,
-    /// What its view has applied.
+    /// The last sequence that its view has applied.
     pub checkpoint: Offset,
-    /// How often it was begun anew, and once more.
+    /// 1, and one more for every reset.
     pub generation: Generation,
-    /// Where this generation begins.
+    /// The offset that this generation began with.
     pub start: Offset,
     /// When it was registered, in milliseconds.
     pub created_at: i64,
@@ -42,14 +42,14 @@ pub struct ProjectionRow {
     pub updated_at: i64,
 }
 
-/// A durable row, and who waits for its checkpoint.
+/// A durable row, and the channel that callers wait on for its checkpoint.
 struct WatchedProjection {
     entry: ProjectionRow,
     checkpoint: watch::Sender<Offset>,
 }
 
 impl ProjectionRow {
-    /// One just registered.
+    /// A projection that was just registered.
     fn new(definition: &NewProjection, time: i64) -> Self {
         Self {
             definition: Arc::new(definition.clone()),
@@ -74,13 +74,13 @@ impl ProjectionRows {
         self.rows.iter().map(|(name, row)| (name.as_str(), &row.entry))
     }
 
-    /// A projection's checkpoint, to be waited for; it ends with the projection.
+    /// A projection's checkpoint, to wait on; the channel closes when the projection is deleted.
     #[must_use]
     pub fn checkpoint(&self, name: &str) -> Option<watch::Receiver<Offset>> {
         self.rows.get(name).map(|row| row.checkpoint.subscribe())
     }
 
-    /// The generation that a projection which is registered under this name must be above.
+    /// The last generation of a projection under this name; a new one must have a higher generation.
     #[must_use]
     pub fn last_generation(&self, name: &str) -> Generation {
         let known = self.get(name).map_or(Generation::ZERO, |known| known.generation);
@@ -116,13 +116,13 @@ impl StateTable for ProjectionRows {
 /// Projections in a checkpoint.
 pub(in crate::ledger) type ProjectionsSnapshot = Vec<(String, ProjectionRow)>;
 
-/// Where facts about projections are folded.
+/// The fold of facts about projections.
 pub(in crate::ledger) trait ProjectionsFold {
     fn known(&self, name: &str) -> Option<ProjectionRow>;
     fn put(&mut self, name: &str, entry: ProjectionRow);
     fn delete(&mut self, name: &str, generation: Generation);
 
-    /// Takes in one fact stored at `time`. Total: a fact about an unknown projection, or something else, changes nothing.
+    /// Folds one fact stored at `time`. Total: a fact about an unknown projection, or something else, changes nothing.
     fn apply(&mut self, entry: &Entry, time: i64) {
         match entry {
             Entry::ProjectionPut { name, definition } => {
@@ -182,7 +182,7 @@ impl ProjectionsFold for ProjectionRows {
 #[derive(Default)]
 pub struct ProjectionsOverlay {
     rows: OverlayMap<String, ProjectionRow>,
-    /// The generations of those that are deleted.
+    /// The generations of deleted projections.
     deleted: OverlayMap<String, Generation>,
 }
 
@@ -226,14 +226,14 @@ impl DecidedProjections<'_> {
         names.into_iter().filter(reads).cloned().collect()
     }
 
-    /// The generation of a projection that is registered under this name now; above `floor` in any case.
+    /// The generation of a projection that is registered under this name now; it is above `floor`.
     #[must_use]
     pub fn next_generation(&self, name: &str, floor: Generation) -> Generation {
         let decided = self.overlay.deleted.get(&name.to_owned()).flatten().copied().unwrap_or_default();
         self.durable.last_generation(name).max(decided).max(floor).next()
     }
 
-    /// Whether there may be one more.
+    /// Whether the limit allows one more projection.
     #[must_use]
     pub fn has_room(&self) -> bool {
         let is_durable = |name: &String| self.durable.rows.contains_key(name);
