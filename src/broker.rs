@@ -1,5 +1,6 @@
 //! The broker in process: one door to topics, types and events, over its logs.
 
+mod api;
 mod declaration_check;
 #[cfg(test)]
 mod deletion_tests;
@@ -10,14 +11,12 @@ mod reclaiming;
 mod setup;
 mod slot;
 mod supervisor;
-mod verbs;
-mod writes;
 
+pub(crate) use api::BrokerWrites;
 pub use declaration_check::check_declared;
 pub use open_error::OpenError;
 pub use slot::{BrokerOutage, BrokerSlot, SlotState};
 pub use supervisor::{BrokerOpener, Supervisor, opener};
-pub(crate) use writes::BrokerWrites;
 
 use crate::claims::{ClaimDefaults, Claims, StaleEvents};
 use crate::clock::{Clock, LogClock, SystemClock, TrustedClock};
@@ -25,7 +24,7 @@ use crate::config::{Config, StorageEngine};
 use crate::consumers::{self, ConsumerSessions, Consumers};
 use crate::dead_letters::DeadLetters;
 use crate::dispatch::{self, DispatchContext, DispatchJobs};
-use crate::events::{EventPublisher, EventReader, PublishRules};
+use crate::events::{CopyLock, EventPublisher, EventReader, PublishRules};
 use crate::lag::LagCache;
 use crate::ledger::{IncidentReporter, Ledger, ReplyRecorder};
 use crate::logs::{self, LogFailure, Logs, TablesFolder};
@@ -66,7 +65,7 @@ pub struct Broker {
     retention: Arc<RetentionFailures>,
     vault: Arc<SecretVault>,
     /// Shared with the workers that push events.
-    dispatch: Arc<DispatchContext>,
+    pub(crate) dispatch: Arc<DispatchContext>,
     /// Held as long as the tables are used.
     tables: Mutex<Option<TablesFolder>>,
     /// What cannot be cured but by opening it again.
@@ -136,7 +135,7 @@ impl Broker {
         let ledger = Ledger::open(log, log_clock, state, rows, answers, Arc::clone(&incidents)).await?;
         let settings = log_settings(&config, Arc::clone(&incidents), files);
         let logs = Arc::new(Logs::new(ledger, Arc::clone(&clock), settings));
-        let policy = PublishRules { config, schemas: SchemaCompiler::default() };
+        let policy = PublishRules { config, schemas: SchemaCompiler::default(), import_copies: CopyLock::default() };
         // Memory and files belong to one process, so it knows of every poll.
         let is_alone = !logs.default_ledger().log().is_shared();
         let sessions = Arc::new(ConsumerSessions::new(is_alone));
@@ -259,12 +258,8 @@ impl Broker {
         let mut degradations = self.logs.degradations();
         degradations.extend(self.retention.lines());
         degradations.extend(dispatch::pause_of(&self.logs).as_ref().map(paused_line));
+        degradations.extend(self.dispatch.degradations());
         degradations
-    }
-
-    /// Delivers again after [`crate::pause_dispatch`], on behalf of `by`; changes nothing where dispatch is not paused.
-    pub async fn resume_dispatch(&self, by: &str) -> Result<()> {
-        self.writes().resume_dispatch(by, ReplyRecorder::disabled()).await
     }
 
     /// How often a CEL filter had no answer for an event since the broker was opened.
@@ -311,9 +306,9 @@ impl Broker {
         self.publisher(producer).publish_batch(events, atomicity, ReplyRecorder::disabled()).await
     }
 
-    /// Publishes lines of an import, each of which stands by itself: what a batch may hold is no matter.
+    /// Stores lines of an import, each independently of the others; the limits of batches do not apply.
     pub(crate) async fn import(&self, events: Vec<Result<NewEvent, UnreadableEvent>>) -> Result<BatchOutcome> {
-        self.publisher(None).publish_units(events, Atomicity::Each, ReplyRecorder::disabled()).await
+        self.publisher(None).import(events).await
     }
 
     /// Most events and rows in one answer.
@@ -414,9 +409,17 @@ impl Broker {
 
     /// Subscriptions and pools, on behalf of `by`.
     pub(crate) fn subscriptions<'a>(&'a self, by: Option<&'a ProducerId>) -> Subscriptions<'a> {
-        let (logs, policy, context) = (&self.logs, &self.policy, self.dispatch.as_ref());
-        let counted_max = crate::subscriptions::COUNTED_MAX;
-        Subscriptions { logs, policy, reader: self.reader(), vault: &self.vault, context, by, counted_max }
+        Subscriptions {
+            logs: &self.logs,
+            policy: &self.policy,
+            reader: self.reader(),
+            vault: &self.vault,
+            deliver: self.dispatch.deliver.as_ref(),
+            breakers: &self.dispatch.breakers,
+            owner: self.dispatch.owner,
+            by,
+            counted_max: crate::subscriptions::COUNTED_MAX,
+        }
     }
 
     /// Dispatch jobs, on behalf of `by`.

@@ -14,6 +14,9 @@ use std::collections::BTreeMap;
 use uuid::Uuid;
 
 mod context_data;
+mod exported;
+
+pub use exported::{ExportedEvent, ExportedMembers, ExportedNumbers};
 
 /// An event as a producer submits it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -29,6 +32,9 @@ pub struct NewEvent {
     /// it.
     #[serde(skip)]
     pub data_content_type: Option<String>,
+    /// The numbers of an event that another broker exported. Our own JSON has no member for them.
+    #[serde(skip)]
+    pub exported: Option<Box<ExportedNumbers>>,
     /// A registered event type.
     #[serde(rename = "type")]
     pub event_type: EventTypeId,
@@ -108,6 +114,7 @@ impl NewEvent {
             id: None,
             cloud_event_id: None,
             data_content_type: None,
+            exported: None,
             event_type,
             topic: None,
             occurred_at: None,
@@ -254,6 +261,7 @@ impl From<Event> for NewEvent {
             id: Some(event.id),
             cloud_event_id: event.cloud_event_id,
             data_content_type: event.data_content_type,
+            exported: None,
             event_type: event.event_type,
             topic: Some(event.topic),
             occurred_at: Some(event.occurred_at),

@@ -8,8 +8,8 @@
 //!
 //! Nothing here does I/O or reads a clock; storage is `log`'s business, decisions are the broker's.
 
+pub mod api;
 mod breaker;
-mod broker;
 mod claim;
 mod cloud_event;
 mod consumer;
@@ -37,8 +37,8 @@ mod subscription;
 mod timestamp;
 mod topic;
 
+pub use api::{BoxFuture, EventBroker};
 pub use breaker::{BreakerState, TargetBreaker};
-pub use broker::{BoxFuture, EventBroker};
 pub use claim::{
     Claim, ClaimAnswer, ClaimAttempt, ClaimCompletion, ClaimError, ClaimFailure, ClaimOrder, ClaimOutcome, ClaimStatus,
     Completion, NewClaim,
@@ -57,14 +57,12 @@ pub use dispatch_job::{
 pub use duration::IsoDuration;
 pub use error::{Error, Kind, Result, Violation};
 pub use event::{
-    Actor, ActorType, Atomicity, BatchOutcome, Event, NewEvent, ProducerId, PublishOutcome, PublishedEvent,
-    StoredEvent, UnreadableEvent,
+    Actor, ActorType, Atomicity, BatchOutcome, Event, ExportedEvent, ExportedMembers, ExportedNumbers, NewEvent,
+    ProducerId, PublishOutcome, PublishedEvent, StoredEvent, UnreadableEvent,
 };
 pub use event_type::{EventType, NewEventType, SchemaTarget};
 pub use handler::{Handler, HandlerTopic, NewHandler};
-pub use identifier::{
-    EventTypeId, IdPattern, Identifier, IdentifierProfile, SubjectTypeId, TopicId, encode_identifier, under_profile,
-};
+pub use identifier::{EventTypeId, IdPattern, Identifier, IdentifierProfile, SubjectTypeId, TopicId, under_profile};
 pub use json::{NUMBER_TOO_LARGE, StrictJson, digest_form, parse_strict};
 pub use media_type::{MediaType, unquote};
 pub use projection::{NewCheckpoint, NewProjection, Projection, ProjectionLag};
@@ -77,8 +75,9 @@ pub use republish::{CompactRequest, EventCount, RepublishRequest, RepublishTarge
 pub use schema_version::{NewVersion, RegisteredVersion, SchemaType, SchemaVersion, VersionStatus};
 pub use sequence::{AggregateSequence, FencingToken, Generation, Offset, Position, Sequence};
 pub use subscription::{
-    DeliveryFormat, DispatchMode, NewSecret, NewSubscription, PauseDetails, SigningKind, SigningSettings, StartFrom,
-    Subscription, SubscriptionChange, SubscriptionStatus, SubscriptionWithSecret, TypeBinding,
+    DeliveryFormat, DispatchMode, NewSecret, NewSubscription, PauseDetails, SecretKind, SecretRotation, SigningKind,
+    SigningSettings, StartFrom, Subscription, SubscriptionChange, SubscriptionStatus, SubscriptionWithSecret,
+    TypeBinding,
 };
 pub use timestamp::Timestamp;
 pub use topic::{

@@ -1,7 +1,7 @@
 //! `event-broker import`: history from a file, line by line, of any length.
 //!
-//! - The file is sent as it is read, and progress comes back while it is sent; neither is held in memory.
-//! - A line that is refused keeps no other from being stored.
+//! - The file is sent while it is read, and progress is received while it is sent; neither is held in memory.
+//! - A refused line does not prevent other lines from being stored.
 
 use super::client::{self, BrokerUrl, RequestRetry};
 use super::error::{BrokerRefusal, CliError, CliResult};
@@ -22,11 +22,12 @@ const PIECES: usize = 16;
 
 /// Loads events from NDJSON: one event to a line, as they are published or as `export` wrote them.
 ///
-/// Ids, times and order are kept; sequences are given anew. Topics and event types must be there already. Every line
-/// stands for itself: one that is refused is told by its number, and the rest goes on. An import that broke off can be
-/// repeated whole: what is stored already counts as a duplicate, for as long as the topic remembers.
+/// Ids, times of occurrence and order are kept; the broker assigns positions and sequences. An exported line that gets
+/// another sequence than it had is counted. Topics and event types must exist. Every line is independent of the others:
+/// a refused line is reported by its number, all others are stored. An interrupted import can be repeated as a whole: stored
+/// lines count as duplicates, for as long as the topic remembers idempotency keys.
 ///
-/// Exit code 0: every line is stored, now or before. 1: some were refused, or the import broke off.
+/// Exit code 0: every line is stored, now or before. 1: some were refused, or the import was interrupted.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     event-broker import events.ndjson\n  \
@@ -68,7 +69,7 @@ async fn import(arguments: &ImportArgs) -> CliResult {
         let piece = match response.chunk().await {
             Ok(Some(piece)) => piece,
             Ok(None) => break,
-            Err(error) => return Err(progress.interrupted(&client.request_error(&error))),
+            Err(error) => return Err(progress.interrupted(&client.request_error(error))),
         };
         rest.extend_from_slice(&piece);
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
@@ -79,7 +80,7 @@ async fn import(arguments: &ImportArgs) -> CliResult {
     progress.end()
 }
 
-/// The file as a body: read on a thread of its own, no faster than it is sent.
+/// The file as a request body: a thread of its own reads it, no faster than it is sent.
 fn body(source: InputSource, bar: ProgressBar) -> reqwest::Body {
     let (sender, pieces) = mpsc::channel::<io::Result<Bytes>>(PIECES);
     std::thread::spawn(move || {
@@ -94,7 +95,7 @@ fn body(source: InputSource, bar: ProgressBar) -> reqwest::Body {
             let (count, failed) = (piece.as_ref().map_or(0, Bytes::len), piece.is_err());
             reader.consume(count);
             bar.inc(count as u64);
-            // Nobody takes it: the request is over.
+            // The receiver is gone: the request has ended.
             if sender.blocking_send(piece).is_err() || failed {
                 return;
             }
@@ -103,7 +104,7 @@ fn body(source: InputSource, bar: ProgressBar) -> reqwest::Body {
     reqwest::Body::wrap_stream(stream::unfold(pieces, |mut pieces| async move { Some((pieces.recv().await?, pieces)) }))
 }
 
-/// What the broker has said so far.
+/// The report of the broker so far.
 struct ImportProgress {
     bar: ProgressBar,
     output: CliOutput,
@@ -114,21 +115,21 @@ struct ImportProgress {
 }
 
 impl ImportProgress {
-    fn take(&mut self, line: &[u8]) -> CliResult<()> {
-        let said: Value = serde_json::from_slice(line)
-            .map_err(|error| CliError::caused_by("the broker's answer cannot be read", error))?;
-        let Some(error) = said.get("error") else {
-            self.bar.set_message(count_text(&said));
-            self.last = said;
+    fn take(&mut self, text: &[u8]) -> CliResult<()> {
+        let line: Value = serde_json::from_slice(text)
+            .map_err(|error| CliError::caused_by("the broker's response cannot be read", error))?;
+        let Some(error) = line.get("error") else {
+            self.bar.set_message(count_text(&line));
+            self.last = line;
             return Ok(());
         };
         let refusal = BrokerRefusal::from_document(error.to_string().as_bytes());
-        let Some(number) = said.get("line").and_then(Value::as_u64) else {
+        let Some(number) = line.get("line").and_then(Value::as_u64) else {
             self.broke_off = Some(refusal);
             return Ok(());
         };
         match self.json {
-            true => self.bar.suspend(|| self.output.json(&said)),
+            true => self.bar.suspend(|| self.output.json(&line)),
             false => {
                 self.bar.suspend(|| output::print_note(&format_args!("line {number} was refused: {refusal}")));
                 Ok(())
@@ -148,6 +149,12 @@ impl ImportProgress {
             true => self.output.json(&self.last)?,
             false => self.output.line(&count_text(&self.last))?,
         }
+        let renumbered = self.last.get("renumbered").and_then(Value::as_u64).unwrap_or_default();
+        if renumbered > 0 && !self.json {
+            output::print_note(&format_args!(
+                "{renumbered} events have other sequences than in the export: offsets and checkpoints from there do not fit"
+            ));
+        }
         let failed = self.last.get("failed").and_then(Value::as_u64).unwrap_or_default();
         Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
@@ -155,11 +162,11 @@ impl ImportProgress {
     fn interrupted(&self, failure: &CliError) -> CliError {
         self.bar.finish_and_clear();
         let far = count_text(&self.last);
-        CliError::Failed(format!("{failure}\n  {far}; repeat the import: what is stored already is a duplicate then"))
+        CliError::Failed(format!("{failure}\n  {far}; repeat the import: stored events are duplicates then"))
     }
 }
 
-/// A count in words.
+/// The counts, for people.
 fn count_text(count: &Value) -> String {
     let number = |name| count.get(name).and_then(Value::as_u64).unwrap_or_default();
     let unreported = match number("unreported") {

@@ -44,10 +44,14 @@ enum TypesCommand {
         id: String,
     },
     /// Registers event types from JSON: one, an array, or one to a line, as the API takes them or `types list --json`
-    /// printed them. The same again changes nothing; another definition under the same id is refused.
+    /// printed them. The same again changes nothing; another definition under the same id is refused. A type that was
+    /// archived when it was printed is archived here, too.
     Register {
         /// The file; standard input when absent, or -.
         file: Option<PathBuf>,
+        /// Do not archive types that were archived: they accept events, such as the lines of an import.
+        #[arg(long)]
+        unarchived: bool,
     },
     /// Adds a version of the schema, or replaces one that is not finalised.
     AddVersion {
@@ -106,7 +110,9 @@ async fn execute(ClientArgs { server, json, command: verb }: &ClientArgs<TypesCo
             let types = client.list(&["event-types"], &query, "items").await?;
             print_all(&mut output, *json, &types)?;
         }
-        TypesCommand::Register { file } => register(&client, file.as_ref(), &mut output, *json).await?,
+        TypesCommand::Register { file, unarchived } => {
+            register(&client, file.as_ref(), *unarchived, &mut output, *json).await?;
+        }
         TypesCommand::Delete { id } => {
             client.send(client.request(Method::DELETE, &["event-types", id], &[]), RequestRetry::Never).await?;
             output.line(&if *json { json!({"deleted": id}).to_string() } else { format!("deleted {id}") })?;
@@ -155,12 +161,19 @@ fn schema(mut source: InputSource, schema_type: &str) -> CliResult<Value> {
     Ok(Value::String(text))
 }
 
-/// Registers all, and says which were refused.
-async fn register(client: &BrokerClient, file: Option<&PathBuf>, output: &mut CliOutput, json: bool) -> CliResult<()> {
+/// Registers all event types of a file, and reports which were refused.
+async fn register(
+    client: &BrokerClient,
+    file: Option<&PathBuf>,
+    unarchived: bool,
+    output: &mut CliOutput,
+    json: bool,
+) -> CliResult<()> {
     let (mut registered, mut refused) = (0, 0);
     for value in input::values(input::open(file.map(PathBuf::as_path))?) {
-        let definition = input::definition(value?.get())?;
-        match client.send_json(Method::POST, &["event-types"], &definition, RequestRetry::Freely).await {
+        let value = value?;
+        let definition = input::definition(value.get())?;
+        match register_one(client, &definition, !unarchived && is_archived(value.get())).await {
             Ok(event_type) if json => output.json(&event_type)?,
             Ok(event_type) => {
                 output.line(&format!("registered {}", escape_controls(&member(&event_type, "id"))))?;
@@ -179,6 +192,21 @@ async fn register(client: &BrokerClient, file: Option<&PathBuf>, output: &mut Cl
         (_, 0) => Ok(()),
         _ => Err(CliError::Failed(format!("{refused} of {} event types were refused", registered + refused))),
     }
+}
+
+async fn register_one(client: &BrokerClient, definition: &Value, archive: bool) -> CliResult<Value> {
+    let registered = client.send_json(Method::POST, &["event-types"], definition, RequestRetry::Freely).await?;
+    if !archive || registered.get("archived") == Some(&Value::Bool(true)) {
+        return Ok(registered);
+    }
+    let id = format!("{}:archive", member(&registered, "id"));
+    client.send_json(Method::POST, &["event-types", &id], &json!({}), RequestRetry::Freely).await
+}
+
+/// Whether a broker printed this event type as an archived one.
+fn is_archived(printed: &str) -> bool {
+    let value: Value = serde_json::from_str(printed).unwrap_or_default();
+    value.get("createdAt").is_some() && value.get("archived") == Some(&Value::Bool(true))
 }
 
 /// Schemas are nested: people get them indented.

@@ -5,10 +5,13 @@
 //! number in the log, types by their tag.
 
 use crate::ledger::{RegisteredTopic, tag};
-use contract::{DeduplicateBy, EventTypeId, NewEvent, ProducerId, SubjectNormalisation, SubjectTypeId, digest_form};
+use contract::{
+    DeduplicateBy, EventTypeId, NewEvent, ProducerId, Sequence, SubjectNormalisation, SubjectTypeId, digest_form,
+};
 use log::TopicNumber;
 use serde_json::Value;
 use unicode_normalization::UnicodeNormalization;
+use uuid::Uuid;
 
 /// The event type's tag in a record's header.
 pub(crate) fn type_tag(id: &EventTypeId) -> u64 {
@@ -95,6 +98,16 @@ fn key_by(
     )
 }
 
+/// The key of a line of an export: the event's id, and its sequence in the topic it was exported from.
+pub(crate) fn exported_line(topic: TopicNumber, id: Uuid, sequence: Sequence) -> u128 {
+    FingerprintBuilder::new(b"exported line").number(topic.0.into()).bytes(id.as_bytes()).number(sequence.0).finish()
+}
+
+/// Says of the idempotency key of a submission that an import has stored its row.
+pub(crate) fn imported_key(key: u128) -> u128 {
+    FingerprintBuilder::new(b"imported key").bytes(&key.to_le_bytes()).finish()
+}
+
 /// `data`, such that equal JSON has equal fingerprints however it is spelt.
 pub(crate) fn data(value: &Value) -> u64 {
     let mut form = Vec::with_capacity(512);
@@ -153,7 +166,6 @@ mod tests {
     use super::*;
     use contract::NewEvent;
     use serde_json::value::RawValue;
-    use uuid::Uuid;
 
     fn event() -> NewEvent {
         let data = RawValue::from_string("{}".to_owned()).unwrap();

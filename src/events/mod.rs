@@ -8,18 +8,22 @@
 pub(crate) mod cloud_event_id;
 mod envelope;
 mod fingerprint;
+mod import;
 mod outcome;
 mod prepare;
 mod produced;
 mod publish;
+mod publish_decision;
 mod read;
 mod released_data;
 mod removed;
 mod republish;
+mod scan;
 mod scan_start;
 mod split_by_log;
 
 pub(crate) use fingerprint::FingerprintBuilder;
+pub(crate) use import::CopyLock;
 pub(crate) use outcome::stored_event;
 pub(crate) use prepare::{PublishRules, destination, draft_of};
 pub(crate) use produced::{ProducedEvents, ProducedOutcome};

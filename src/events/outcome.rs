@@ -1,6 +1,6 @@
 //! What a caller is answered for events that were decided.
 
-use super::publish::EventOutcome;
+use super::publish_decision::EventOutcome;
 use super::removed::first_stored;
 use crate::ledger::Ledger;
 use contract::{AggregateSequence, BatchOutcome, PublishOutcome, PublishedEvent, Result, StoredEvent};

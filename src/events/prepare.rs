@@ -3,6 +3,7 @@
 //! Everything here runs on the caller's task: limits, routing, types, schema, fingerprints, the text itself. What it
 //! rests on (the type's and the topic's definition) is noted, so that the decision can tell when it has gone stale.
 
+use super::import::{CopyLock, ImportedKeys};
 use super::{cloud_event_id, envelope, fingerprint};
 use crate::config::{Config, TopicRoute, UnregisteredPolicy, likely_name};
 use crate::ledger::{EventDraft, RegisteredTopic, RegisteredType, Registry};
@@ -22,6 +23,8 @@ use uuid::Uuid;
 pub(crate) struct PublishRules {
     pub(crate) config: Config,
     pub(crate) schemas: SchemaCompiler,
+    /// Held while lines of an export that are republished copies are imported.
+    pub(crate) import_copies: CopyLock,
 }
 
 impl PublishRules {
@@ -51,6 +54,8 @@ pub(crate) struct PreparedEvent {
     pub(crate) refusal: Option<Error>,
     /// Whether the schema version it is under is deprecated.
     pub(crate) deprecated: bool,
+    /// By what a line of an export is known.
+    pub(crate) imported: Option<Box<ImportedKeys>>,
 }
 
 /// An event's text, with the id it got.
@@ -122,7 +127,7 @@ pub(crate) fn prepare(
     };
     let mut prepared = build(event, producer, known, found, (&data, text), &checked);
     if let Err(error) = checked {
-        if prepared.draft.idempotency.is_none() {
+        if prepared.draft.idempotency.is_none() && prepared.imported.is_none() {
             let topic = Some((prepared.place, prepared.topic.number));
             return Err(PublishRefusal { error, topic }.into());
         }
@@ -328,7 +333,10 @@ fn check_data(
             let version = version.definition.version;
             return Err(DataFault::SchemaMissing(MissingSchema { event_type: Arc::clone(known), version }));
         };
-        schema.check(event.subject.as_deref(), subject_type, data).map_err(|violations| {
+        let work = schema.work(data, event.data.get().len());
+        let outcome =
+            policy.schemas.checks().run(work, || schema.check(event.subject.as_deref(), subject_type, data))?;
+        outcome.map_err(|violations| {
             Error::new(Kind::Validation, "The event does not match its type's schema; see `errors`.")
                 .with_violations(violations)
         })?;
@@ -341,7 +349,8 @@ fn write(event: &NewEvent, checked: &Result<SchemaCheck>, topic: &RegisteredTopi
     let id = event.id.unwrap_or_else(Uuid::new_v4);
     let occurred_at = event.occurred_at.unwrap_or_else(|| Timestamp::from_millis(now));
     let version = checked.as_ref().ok().and_then(|checked| checked.version.as_deref());
-    let text = envelope::write(event, id, &topic.topic.definition.id, occurred_at, version, None)
+    let republish_of = event.exported.as_ref().and_then(|numbers| numbers.republish_of);
+    let text = envelope::write(event, id, &topic.topic.definition.id, occurred_at, version, republish_of)
         .map_err(|error| Error::new(Kind::Malformed, "The event cannot be written as JSON.").with_source(error))?;
     match text.bytes.len() > limits::EVENT_BYTES_MAX {
         true => Err(too_large()),
@@ -377,6 +386,15 @@ fn build(
 ) -> PreparedEvent {
     let type_tag = known.map_or_else(|| fingerprint::type_tag(&event.event_type), |known| known.tag);
     let subject_type_tag = fingerprint::subject_type_tag(event.subject_type.as_ref());
+    let key = fingerprint::idempotency(event, &topic, type_tag, producer);
+    let imported = event
+        .exported
+        .as_deref()
+        .map(|numbers| Box::new(ImportedKeys::new(topic.number, id, numbers, key, fingerprint::data(data))));
+    let idempotency = match &imported {
+        Some(imported) => imported.mark(),
+        None => key.map(|key| IdempotencyMark { key, digest: fingerprint::data(data) }),
+    };
     let draft = EventDraft {
         topic: topic.number,
         id: id.as_u128(),
@@ -384,8 +402,7 @@ fn build(
         subject_type_tag,
         tenant: event.tenant.map_or(0, |tenant| tenant.as_u128()),
         aggregate: event.subject.as_ref().map(|it| fingerprint::aggregate_in(&topic, subject_type_tag, it)),
-        idempotency: fingerprint::idempotency(event, &topic, type_tag, producer)
-            .map(|key| IdempotencyMark { key, digest: fingerprint::data(data) }),
+        idempotency,
         text: text.bytes,
         splice: text.splice,
     };
@@ -399,6 +416,7 @@ fn build(
         event_type: event.event_type.clone(),
         refusal: None,
         deprecated: checked.as_ref().is_ok_and(|checked| checked.deprecated),
+        imported,
     }
 }
 

@@ -5,7 +5,8 @@
 //! - One decision cannot span logs: an event that lives elsewhere is refused.
 
 use super::prepare::PreparedEvent;
-use super::publish::{EventPublisher, SubmittedEvent, TypesSource, are_current, check_size, decide_event};
+use super::publish::{EventPublisher, SubmittedEvent, check_size};
+use super::publish_decision::{TypesSource, are_current, decide_event};
 use crate::ledger::Decision;
 use crate::logs::LogRef;
 use contract::{Error, Kind, NewEvent, Result, Violation};

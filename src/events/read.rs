@@ -9,25 +9,21 @@
 
 use super::fingerprint;
 use super::outcome::stored_event;
+use super::scan::{EventScan, SCAN};
 use super::scan_start::{ScanStart, before};
 use crate::filters::{self, CompiledFilter, FilterStats};
 use crate::ledger::{AggregateHead, Ledger, RegisteredTopic, read_failed};
 use crate::logs::{LocatedTopic, LogRef, Logs, SideLog};
-use crate::memory::{PAGE_BYTES_MAX, reserve_page, shrink_page};
+use crate::memory::{reserve_page, shrink_page};
 use contract::{
     Aggregate, AggregateEvents, AggregateRead, AggregateSequence, Error, EventPage, Kind, LogPage, LogRead, Offset,
-    ReadOffset, Result, Sequence, StoredEvent, TopicId, TopicRead, limits,
+    ReadOffset, Result, Sequence, StoredEvent, TopicId, TopicRead,
 };
-use log::{LogError, ReadLimit, ReadRange, Record, RecordHeader, RecordQuery, TopicNumber};
+use log::{LogError, ReadLimit, ReadRange, RecordHeader, RecordQuery, TopicNumber};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 use uuid::Uuid;
-
-/// Most steps of CEL in one answer; about a tenth of a second of work.
-const CEL_STEPS_MAX: u64 = 4_000_000;
-/// How much a filtered read takes from the log at a time.
-const SCAN: ReadLimit = ReadLimit { records: 1024, bytes: 1024 * 1024 };
 
 /// Reads on behalf of callers.
 pub(crate) struct EventReader<'a> {
@@ -382,68 +378,5 @@ async fn wait_past<N: PartialOrd>(
         moved = tail.wait_for(|tail| *tail > seen) => moved.is_ok(),
         _ = closing.wait_for(|closing| *closing) => false,
         () = tokio::time::sleep_until(deadline) => false,
-    }
-}
-
-/// A read on its way through the log.
-struct EventScan<'a> {
-    filter: &'a CompiledFilter,
-    limit: usize,
-    scanned: usize,
-    bytes: usize,
-    bytes_max: usize,
-    items: Vec<StoredEvent>,
-    failures: FilterStats,
-}
-
-impl<'a> EventScan<'a> {
-    fn new(filter: &'a CompiledFilter, limit: usize) -> Self {
-        let failures = FilterStats::default();
-        Self { filter, limit, scanned: 0, bytes: 0, bytes_max: PAGE_BYTES_MAX, items: Vec::new(), failures }
-    }
-
-    /// Takes room for the page, which may then have no more bytes than there was room for.
-    async fn reserve_bytes(&mut self) -> Result<()> {
-        let bytes = reserve_page(self.limit).await?;
-        // Behind a filter, what is looked at is in memory beside what was found.
-        self.bytes_max = if self.filter.is_empty() { bytes } else { bytes.saturating_sub(SCAN.bytes).max(1) };
-        Ok(())
-    }
-
-    fn wants_more(&self) -> bool {
-        self.items.len() < self.limit
-            && self.scanned < limits::SCAN_EVENTS_MAX
-            && self.bytes < self.bytes_max
-            && self.failures.steps() < CEL_STEPS_MAX
-    }
-
-    /// Without a filter every record is an item, so no more than the limit is read.
-    fn next_limit(&self) -> ReadLimit {
-        if self.filter.is_empty() {
-            return ReadLimit { records: self.limit - self.items.len(), bytes: self.bytes_max - self.bytes };
-        }
-        SCAN
-    }
-
-    /// Takes the matching events of a page; answers the number of the last record it looked at.
-    async fn take<N>(&mut self, page: Vec<Record>, number: impl Fn(&Record) -> N) -> Option<N> {
-        if !self.filter.is_empty() {
-            // Filtering is work: others on this thread get their turn between pages.
-            tokio::task::yield_now().await;
-        }
-        let mut reached = None;
-        for record in page {
-            if !self.wants_more() {
-                break;
-            }
-            self.scanned += 1;
-            reached = Some(number(&record));
-            let is_event = record.header.facets.is_some();
-            if is_event && (self.filter.is_empty() || self.filter.matches(&record, &mut self.failures)) {
-                self.bytes += record.body.len();
-                self.items.push(stored_event(record));
-            }
-        }
-        reached
     }
 }

@@ -4,6 +4,7 @@ mod broker_requests;
 mod data_folders;
 mod dispatching;
 mod export_import;
+mod migration;
 mod publishing;
 mod registry;
 mod tailing;

@@ -53,6 +53,46 @@ async fn a_bad_line_costs_that_line_only() {
     assert_eq!(tail(&server).await, 60);
 }
 
+/// Lines with the members of an export were read leniently: what nobody knew was dropped without a word.
+#[tokio::test]
+async fn an_exported_line_is_read_as_strictly_as_a_published_event() {
+    let server = server(&[]).await;
+    let line = |members: Value| {
+        let mut line = event(CREATED, "s");
+        let exported = json!({
+            "id": uuid::Uuid::new_v4(), "topic": TOPIC, "position": 9, "sequence": 9, "aggregateSequence": 1,
+            "createdAt": "2020-01-01T00:00:00Z", "occurredAt": "2020-01-01T00:00:00Z",
+        });
+        line.as_object_mut().unwrap().extend(exported.as_object().unwrap().clone());
+        line.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        format!("{line}\n")
+    };
+    for (members, pointer) in [
+        (json!({"unknown": 1}), Some("/unknown")),
+        (json!({"expectedAggregateSequence": 99}), Some("")),
+        (json!({"position": "x"}), Some("/position")),
+        (json!({"createdAt": null}), Some("/createdAt")),
+        (json!({"claim": {"id": "c"}}), None),
+        (json!({"contextData": [{"key": "a", "value": "b"}]}), None),
+    ] {
+        let reply = report(&ask(&server, "POST", "/v1/events:import", &[NDJSON], line(members.clone()).as_bytes()));
+        match pointer {
+            None => assert_eq!(reply.last().unwrap()["imported"], 1, "{members}: {reply:?}"),
+            Some(pointer) => {
+                let errors = &reply[0]["error"]["errors"];
+                assert!(pointer.is_empty() || errors[0]["pointer"] == pointer, "{members}: {reply:?}");
+                assert_eq!(reply.last().unwrap()["failed"], 1, "{members}: {reply:?}");
+            }
+        }
+    }
+    let events = server.get(&format!("/v1/events?topic={TOPIC}&offset=0")).await.1;
+    assert_eq!(events["items"][1]["context"], json!({"a": "b"}));
+    let reply = report(&ask(&server, "POST", "/v1/events:import", &[NDJSON], b"\"x\"\nnull\n[]\n7\n"));
+    for refused in &reply[..4] {
+        assert_eq!(refused["error"]["detail"], "The line must be a JSON object.", "{refused}");
+    }
+}
+
 /// A valid line with about so many bytes of payload.
 fn large(number: usize, bytes: usize) -> String {
     let mut event = event(CREATED, &format!("s-{number}"));
