@@ -37,9 +37,11 @@ async fn declare_all(broker: &Broker, config: &Config) -> Vec<(String, Error)> {
     refused
 }
 
-/// Registers a topic in memory, wherever it is to live: its folder is judged, and not opened.
+/// Registers a topic in memory, whatever its location: whether a log may be there is checked, and it is not opened.
 async fn declare_topic(broker: &Broker, topic: NewTopic) -> contract::Result<()> {
-    topics::check(&topic, &broker.logs)?;
+    if let Some(location) = topics::check(&topic, &broker.logs)? {
+        broker.logs.check_location(&location)?;
+    }
     let here = NewTopic { streaming: StreamingSetting::Enabled(true), ..topic };
     topics::register(&broker.logs, here, ReplyRecorder::disabled()).await.map(drop)
 }

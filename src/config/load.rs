@@ -235,6 +235,7 @@ impl ConfigLayers {
             ));
         }
         self.note_password(&config);
+        self.note_undeclared_topics(&config);
         Ok(LoadedConfig { config, sources: self.sources, notes: self.notes })
     }
 
@@ -247,6 +248,21 @@ impl ConfigLayers {
             self.notes.push(format!(
                 "{source}: the password of the database is on the command line, where other users of this machine can read \
                  it: use `storage.url_file` or the environment."
+            ));
+        }
+    }
+
+    /// A route to a topic that is not declared is allowed, since the topic may be registered over the API; it may also be a
+    /// typing error, which nobody notices before the first event.
+    fn note_undeclared_topics(&mut self, config: &Config) {
+        for (index, route) in config.routes.iter().enumerate() {
+            let is_declared = config.topics.iter().any(|topic| topic.id == route.topic);
+            if is_declared || config.default_topic.as_ref() == Some(&route.topic) {
+                continue;
+            }
+            let (place, topic) = (self.sources.of(&format!("routes[{index}].topic")), &route.topic);
+            self.notes.push(format!(
+                "{place}: `{topic}` is not among `topics`; events of this route are refused until it is registered."
             ));
         }
     }

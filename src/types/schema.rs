@@ -8,11 +8,13 @@
 //! Each language has a file here, which alone knows its crate. Which version an event is held against is
 //! [`super::versions`]' business.
 
+mod check_work;
 mod json;
 mod patterns;
 mod proto;
 mod xsd;
 
+pub(crate) use check_work::{CheckLimiter, CheckWork};
 use contract::{Error, NewVersion, Result, SchemaTarget, SchemaType, Violation, limits};
 use json::JsonSchema;
 pub(crate) use patterns::SchemaOrigin;
@@ -113,6 +115,15 @@ impl CompiledSchema {
     pub(crate) fn complete(&self, source: &SchemaSource<'_>) {
         if let (Self::Xsd(schema), Some(text)) = (self, source.schema.as_str()) {
             schema.complete(text);
+        }
+    }
+
+    /// What checking an event takes at most, whose `data` is a text of so many bytes.
+    pub(crate) fn work(&self, data: &Value, bytes: usize) -> CheckWork {
+        match self {
+            Self::Json(schema) => schema.work(data, bytes),
+            Self::Proto(_) => CheckWork::default(),
+            Self::Xsd(schema) => schema.work(bytes),
         }
     }
 

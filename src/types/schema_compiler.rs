@@ -10,7 +10,7 @@
 
 use super::busy;
 use super::compile_queue::{CompileQueue, CompileWork, WAITING};
-use super::schema::{CompiledSchema, SchemaOrigin, SchemaSource};
+use super::schema::{CheckLimiter, CompiledSchema, SchemaOrigin, SchemaSource};
 use crate::ledger::RegisteredType;
 use contract::{Error, Kind, Position, RegisteredVersion, Result, SchemaVersion, limits};
 use std::collections::HashMap;
@@ -32,6 +32,7 @@ struct CompilerState {
     queue: Arc<CompileQueue>,
     /// One schema is measured at a time, before it waits to be compiled.
     measuring: Semaphore,
+    checks: CheckLimiter,
 }
 
 #[derive(Default)]
@@ -59,12 +60,18 @@ impl Default for SchemaCompiler {
             cache: RwLock::default(),
             uses: AtomicU64::new(NEVER + 1),
             queue: Arc::default(),
+            checks: CheckLimiter::default(),
             measuring: Semaphore::new(1),
         }))
     }
 }
 
 impl SchemaCompiler {
+    /// Limits the larger checks of events.
+    pub(crate) fn checks(&self) -> &CheckLimiter {
+        &self.0.checks
+    }
+
     /// The schema of one of a type's versions, if it is compiled.
     pub(crate) fn cached(&self, known: &RegisteredType, version: &RegisteredVersion) -> Option<Arc<CompiledSchema>> {
         let number = version.definition.version;

@@ -129,7 +129,11 @@ pub(crate) async fn deprecate(
 }
 
 /// Ends an event type.
-pub(crate) async fn archive(ledger: &Ledger, id: &EventTypeId, recorder: ReplyRecorder<EventType>) -> Result<EventType> {
+pub(crate) async fn archive(
+    ledger: &Ledger,
+    id: &EventTypeId,
+    recorder: ReplyRecorder<EventType>,
+) -> Result<EventType> {
     ledger.submit_recording(ArchiveEventType(id.clone()), recorder).await
 }
 

@@ -92,7 +92,7 @@ impl<'t> CelEvaluator<'t> {
             }
             CelExpr::Matches(of, pattern) => {
                 let CelValue::Text(text) = self.value(of)? else { return Err(EvalFailure::Failed) };
-                self.steps.take(text.len())?;
+                self.steps.take(pattern.steps(text.len()))?;
                 Ok(CelValue::Bool(pattern.is_match(&text)))
             }
             CelExpr::List(items) => {

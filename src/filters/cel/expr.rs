@@ -1,8 +1,8 @@
 //! A checked expression: every name is resolved, every pattern compiled, every size within its limit.
 
+use super::pattern::CelPattern;
 use super::value::{CelText, CelValue};
 use contract::Timestamp;
-use regex::Regex;
 
 /// The members of an event an expression may name.
 pub(super) const MEMBERS: [&str; 24] = [
@@ -69,7 +69,7 @@ pub(super) enum CelExpr {
     /// A function and its operands, the target of a method first.
     Call(CelFunction, Vec<CelExpr>),
     /// `of.matches('literal')`.
-    Matches(Box<CelExpr>, Regex),
+    Matches(Box<CelExpr>, CelPattern),
     /// `[…]`.
     List(Vec<CelExpr>),
     /// `{…}`.

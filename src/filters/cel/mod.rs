@@ -20,6 +20,7 @@ mod functions;
 mod json;
 mod names;
 mod parse;
+mod pattern;
 #[cfg(test)]
 mod tests;
 mod token;

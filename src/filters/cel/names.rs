@@ -3,12 +3,9 @@
 use super::expr::{CelExpr, CelFunction, CelLiteral, CelLoop, LoopKind, MEMBERS, MOMENTS};
 use super::functions;
 use super::parse::{CelParser, LOOPS_MAX, PATTERN_BYTES_MAX, PATTERNS_MAX, RESERVED, SubExpr};
+use super::pattern::CelPattern;
 use super::token::CelError;
 use contract::Timestamp;
-use regex::{Regex, RegexBuilder};
-
-/// Largest compiled pattern, in bytes.
-const PATTERN_SIZE_MAX: usize = 128 * 1024;
 
 /// Types that can be compared with `type(x)`.
 const TYPES: [&str; 9] = ["bool", "double", "int", "list", "map", "null_type", "string", "timestamp", "uint"];
@@ -103,17 +100,12 @@ impl<'s> CelParser<'s> {
         self.node(expr, depth)
     }
 
-    fn pattern(&mut self, pattern: &str, at: usize) -> Result<Regex, CelError> {
+    fn pattern(&mut self, pattern: &str, at: usize) -> Result<CelPattern, CelError> {
         self.patterns += 1;
         if self.patterns > PATTERNS_MAX || pattern.len() > PATTERN_BYTES_MAX {
             return Err(CelError::new(at, "there are too many patterns, or one is too long"));
         }
-        RegexBuilder::new(pattern)
-            .size_limit(PATTERN_SIZE_MAX)
-            .dfa_size_limit(PATTERN_SIZE_MAX)
-            .nest_limit(16)
-            .build()
-            .map_err(|_| CelError::new(at, "the pattern is not a regular expression, or too large"))
+        CelPattern::compile(pattern, at)
     }
 
     fn member(&mut self, name: &str) -> Option<CelExpr> {

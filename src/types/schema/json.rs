@@ -22,6 +22,7 @@ mod scopes;
 #[cfg(test)]
 mod tests;
 
+use super::check_work::CheckWork;
 use super::patterns::{PatternBudget, SchemaOrigin};
 use contract::{CloudEvent, Error, Identifier, IsoDuration, Result, SchemaTarget, Violation, limits, parse_strict};
 use jsonschema::{Draft, PatternOptions, ValidationError, ValidationOptions, Validator};
@@ -38,6 +39,8 @@ pub(crate) struct JsonSchema {
     target: SchemaTarget,
     /// How often one place of an event is looked at.
     reach: usize,
+    /// The states of the automata of all patterns that one place is matched with.
+    pattern_states: usize,
 }
 
 impl JsonSchema {
@@ -60,7 +63,23 @@ impl JsonSchema {
             // The validator follows what we do not, so what that takes is not known.
             return Err(refused(at, "", "a reference in it cannot be followed; write it as `#/$defs/name`"));
         }
-        Ok(Self { validator, target: target.unwrap_or_else(|| target_of(&schema)), reach: reach.looks })
+        let target = target.unwrap_or_else(|| target_of(&schema));
+        Ok(Self { validator, target, reach: reach.looks, pattern_states: reach.pattern_states })
+    }
+
+    /// What checking an event takes at most, whose `data` is a text of so many bytes.
+    pub(super) fn work(&self, data: &Value, bytes: usize) -> CheckWork {
+        let work = |values: usize, text_bytes: usize| CheckWork {
+            looks: values.saturating_mul(self.reach),
+            pattern_steps: text_bytes.saturating_mul(self.pattern_states),
+        };
+        // The text has more bytes than values: most events need not be counted.
+        let most = work(bytes + 3, bytes);
+        if most.is_small() {
+            return most;
+        }
+        let (values, text_bytes) = cost::size_of_instance(data);
+        work(values + 3, text_bytes)
     }
 
     /// Holds an event against the schema; tells every failure, up to [`limits::VIOLATIONS_MAX`], with its pointer from

@@ -98,6 +98,16 @@ fn estimate(pattern: &str) -> usize {
     regex_syntax::parse(pattern).map_or(0, |hir| automaton_bytes(&hir))
 }
 
+/// About how many states the automaton of an expression has: the steps that each byte of a text may take in the worst case.
+pub(super) fn automaton_states(pattern: &str) -> usize {
+    estimate(pattern).div_ceil(STATE_BYTES)
+}
+
+/// About how many states the automata of expressions have that take so many bytes once they are compiled.
+pub(super) fn automaton_states_in(compiled_bytes: usize) -> usize {
+    (compiled_bytes / 4).div_ceil(STATE_BYTES)
+}
+
 fn automaton_bytes(hir: &Hir) -> usize {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => STATE_BYTES,

@@ -14,7 +14,8 @@ mod shape;
 mod tests;
 mod tree;
 
-use super::patterns::{PatternBudget, SchemaOrigin};
+use super::check_work::CheckWork;
+use super::patterns::{PatternBudget, SchemaOrigin, automaton_states_in};
 use super::refused;
 use contract::{Result, Violation, limits};
 use serde_json::Value;
@@ -36,6 +37,8 @@ use xsd_schema::{EmbeddedLoader, NameId, SchemaError, SchemaSet, SchemaSetBuilde
 /// A compiled schema, in as many copies as documents are checked at the same time.
 pub(crate) struct XsdSchema {
     copies_max: usize,
+    /// The states of the automata of all its patterns.
+    pattern_states: usize,
     copies: Mutex<CopyPool>,
     /// A copy was given back.
     returned: Condvar,
@@ -64,7 +67,14 @@ impl XsdSchema {
         let first = CompiledCopy::compile(text).map_err(|detail| refused(at, &detail))?;
         let pattern_bytes = pattern_bytes(text, SchemaOrigin::Log).map_err(|detail| refused(at, &detail))?;
         let copies = Mutex::new(CopyPool { idle: vec![first], count: 1 });
-        Ok(Self { copies_max: copies_max(text, pattern_bytes), copies, returned: Condvar::new() })
+        let pattern_states = automaton_states_in(pattern_bytes);
+        let copies_max = copies_max(text, pattern_bytes);
+        Ok(Self { copies_max, pattern_states, copies, returned: Condvar::new() })
+    }
+
+    /// What checking a document takes. No value is matched with all patterns of the schema, so this refuses none.
+    pub(super) fn work(&self, bytes: usize) -> CheckWork {
+        CheckWork { looks: bytes, pattern_steps: bytes.saturating_mul(self.pattern_states) }.without_refusal()
     }
 
     /// Makes the copies that are missing. Compiles, so it is never called where events are checked.

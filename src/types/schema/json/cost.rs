@@ -8,9 +8,11 @@
 //! - Parts that lead back to themselves at the same place of an event are taken once, not twice: the validator tries
 //!   every way through two circles.
 
+use super::in_rust_syntax;
 use super::positions::PartPosition;
 use super::references::{ReferenceIndex, ReferenceTarget};
 use super::scopes;
+use crate::types::schema::patterns::automaton_states;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 
@@ -23,6 +25,8 @@ const CHAIN_MAX: usize = 16;
 pub(super) struct SchemaReach {
     /// The most looks any place gets.
     pub(super) looks: usize,
+    /// The states of the automata of all patterns that any place is matched with.
+    pub(super) pattern_states: usize,
     /// Whether a reference was not followed, because nothing was found where it leads.
     pub(super) is_partial: bool,
 }
@@ -33,7 +37,7 @@ pub(super) fn evaluations_per_value(schema: &Value) -> Result<SchemaReach, &'sta
     scopes::check(schema, &index)?;
     let mut count =
         LookCount { index, known: HashMap::new(), depth: 0, circles: 0, is_partial: false, referred: Vec::new() };
-    let mut most = 1;
+    let (mut most, mut pattern_states) = (1, 0);
     let mut seen = HashSet::new();
     let mut rest = vec![(schema, PartPosition::Schema)];
     while let Some((part, position)) = rest.pop() {
@@ -41,7 +45,9 @@ pub(super) fn evaluations_per_value(schema: &Value) -> Result<SchemaReach, &'sta
             Value::Array(items) => rest.extend(items.iter().map(|item| (item, position))),
             Value::Object(members) if seen.insert((std::ptr::from_ref(part), position == PartPosition::Schema)) => {
                 if position == PartPosition::Schema {
-                    most = most.max(count.cost_of(part)?.count);
+                    let looks = count.cost_of(part)?;
+                    most = most.max(looks.count);
+                    pattern_states = pattern_states.max(looks.pattern_states);
                     // What is under a keyword that no draft has is compiled if a reference leads there.
                     rest.extend(count.referred.drain(..).map(|part| (part, PartPosition::Schema)));
                 }
@@ -52,7 +58,25 @@ pub(super) fn evaluations_per_value(schema: &Value) -> Result<SchemaReach, &'sta
             _ => (),
         }
     }
-    Ok(SchemaReach { looks: most, is_partial: count.is_partial })
+    Ok(SchemaReach { looks: most, pattern_states, is_partial: count.is_partial })
+}
+
+/// How many values an instance has, and how many bytes of text, names of members included.
+pub(super) fn size_of_instance(value: &Value) -> (usize, usize) {
+    let (mut rest, mut values, mut text_bytes) = (vec![value], 0, 0);
+    while let Some(part) = rest.pop() {
+        values += 1;
+        match part {
+            Value::Array(items) => rest.extend(items),
+            Value::Object(members) => {
+                text_bytes += members.keys().map(String::len).sum::<usize>();
+                rest.extend(members.values());
+            }
+            Value::String(text) => text_bytes += text.len(),
+            _ => {}
+        }
+    }
+    (values, text_bytes)
 }
 
 /// Whether a value has at most so many parts; stops counting beyond.
@@ -92,6 +116,8 @@ struct PlaceLooks {
     count: usize,
     /// The longest chain among them.
     chain: usize,
+    /// The states of the automata of all patterns among them.
+    pattern_states: usize,
 }
 
 const MULTIPLIES: &str = "its references and alternatives multiply";
@@ -100,7 +126,7 @@ const INTO_DATA: &str = "a reference in it leads into `const`, `enum`, `default`
 
 impl<'s> LookCount<'s> {
     fn cost_of(&mut self, part: &'s Value) -> Result<PlaceLooks, &'static str> {
-        const ONE: PlaceLooks = PlaceLooks { count: 1, chain: 1 };
+        const ONE: PlaceLooks = PlaceLooks { count: 1, chain: 1, pattern_states: 0 };
         let Value::Object(members) = part else { return Ok(ONE) };
         match self.known.get(&std::ptr::from_ref(part)) {
             Some(Some(known)) => return Ok(*known),
@@ -115,6 +141,7 @@ impl<'s> LookCount<'s> {
         self.depth += 1;
         let mut looks = ONE;
         for (keyword, value) in members {
+            looks.pattern_states = looks.pattern_states.saturating_add(pattern_states(keyword, value));
             let (further, meta_schemas) = self.further(part, keyword, value)?;
             looks.count = looks.count.saturating_add(meta_schemas * META_SCHEMA_LOOKS.count);
             looks.chain = looks.chain.max(meta_schemas * META_SCHEMA_LOOKS.chain);
@@ -122,6 +149,7 @@ impl<'s> LookCount<'s> {
                 let next = self.cost_of(next)?;
                 looks.count = looks.count.saturating_add(next.count);
                 looks.chain = looks.chain.max(next.chain + 1);
+                looks.pattern_states = looks.pattern_states.saturating_add(next.pattern_states);
             }
         }
         self.depth -= 1;
@@ -159,4 +187,15 @@ impl<'s> LookCount<'s> {
 }
 
 /// What a schema of the drafts makes of one place, generously.
-const META_SCHEMA_LOOKS: PlaceLooks = PlaceLooks { count: 100, chain: 6 };
+const META_SCHEMA_LOOKS: PlaceLooks = PlaceLooks { count: 100, chain: 6, pattern_states: 1000 };
+
+/// The states of the automata of the patterns that a keyword matches a text, or the names of members, with.
+fn pattern_states(keyword: &str, value: &Value) -> usize {
+    match (keyword, value) {
+        ("pattern", Value::String(pattern)) => automaton_states(&in_rust_syntax(pattern)),
+        ("patternProperties", Value::Object(named)) => {
+            named.keys().map(|pattern| automaton_states(&in_rust_syntax(pattern))).fold(0, usize::saturating_add)
+        }
+        _ => 0,
+    }
+}
