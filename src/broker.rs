@@ -131,6 +131,10 @@ impl Broker {
         let rows = config.maintenance.checkpoint_rows;
         let answers = config.idempotency.key_retention_millis();
         let incidents = Arc::new(IncidentReporter::default());
+        // Asked before the first record is stored. A server that does not answer keeps the log from being opened anyway.
+        if let Ok(Some(time)) = log.server_time().await {
+            clock.note_server_time(time);
+        }
         let log_clock = LogClock::new(Arc::clone(&clock));
         let ledger = Ledger::open(log, log_clock, state, rows, answers, Arc::clone(&incidents)).await?;
         let settings = log_settings(&config, Arc::clone(&incidents), files);

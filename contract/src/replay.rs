@@ -32,7 +32,7 @@ pub enum ReplayBound {
 }
 
 /// A message group that does not move.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BlockedGroup {
     /// `{subscription code}:{group}`.
@@ -44,14 +44,14 @@ pub struct BlockedGroup {
     /// How many wait behind it.
     pub waiting: u64,
     /// Whether more may wait than were counted: the topic is too long to look through in one request.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub waiting_is_lower_bound: bool,
     /// What a person can do about it now.
     pub verbs: GroupActions,
 }
 
 /// What each verb would do, said of the job that blocks; what is absent would be refused now.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupActions {
     /// `:retry`.
@@ -66,13 +66,13 @@ pub struct GroupActions {
 }
 
 /// What an order to replay came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplayOutcome {
     /// How many events are delivered once more, or would be.
     pub count: u64,
     /// Whether it may be more than were counted: the topic is too long to look through in one request.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub count_is_lower_bound: bool,
     /// The replay, if one was ordered.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,7 +80,7 @@ pub struct ReplayOutcome {
 }
 
 /// A replay that is not over.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Replay {
     /// Made by the broker.
@@ -93,6 +93,9 @@ pub struct Replay {
     pub settled_through: Offset,
     /// Jobs that failed and wait, or were given up.
     pub open_jobs: u64,
+    /// Those of them that were given up.
+    #[serde(default)]
+    pub dead_jobs: u64,
     /// When it was ordered.
     pub ordered_at: Timestamp,
 }

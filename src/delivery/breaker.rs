@@ -84,7 +84,7 @@ impl CircuitBreakers {
     }
 
     /// Whether a target may be called now, and whether that is the probe; else when to ask again.
-    pub(super) fn admit(&self, target: &Arc<str>, now: i64) -> Result<bool, i64> {
+    pub(crate) fn admit(&self, target: &Arc<str>, now: i64) -> Result<bool, i64> {
         let mut breakers = self.lock();
         let Some(breaker) = breakers.get_mut(target) else { return Ok(false) };
         match breaker.open_until {
@@ -99,20 +99,20 @@ impl CircuitBreakers {
     }
 
     /// A probe is over, whatever came of it: where nothing did, the next job is one.
-    pub(super) fn end_probe(&self, target: &Arc<str>) {
+    pub(crate) fn end_probe(&self, target: &Arc<str>) {
         if let Some(breaker) = self.lock().get_mut(target) {
             breaker.probing = false;
         }
     }
 
     /// When a job that may not go now asks again, at the latest; nothing for a target that may be called.
-    pub(super) fn retry_at(&self, target: &Arc<str>, now: i64) -> Option<i64> {
+    pub(crate) fn retry_at(&self, target: &Arc<str>, now: i64) -> Option<i64> {
         let until = self.lock().get(target)?.open_until?;
         Some(if now < until { until } else { now + PROBE_WAIT_MILLIS })
     }
 
     /// A call came to something.
-    pub(super) fn record_call(&self, target: &Arc<str>, is_alive: bool, now: i64) -> Option<BreakerChange> {
+    pub(crate) fn record_call(&self, target: &Arc<str>, is_alive: bool, now: i64) -> Option<BreakerChange> {
         let mut breakers = self.lock();
         if is_alive {
             let known = breakers.remove(target)?;

@@ -12,6 +12,7 @@
 //! too.
 
 mod addresses;
+mod breaker;
 mod connect;
 mod credentials;
 mod exchange;
@@ -30,6 +31,7 @@ mod tests;
 mod tls;
 mod tokens;
 
+pub(crate) use breaker::{BreakerChange, CircuitBreakers};
 pub(crate) use credentials::{AuthMethod, ClientIdentity, OAuthGrant, roots};
 pub(crate) use failure::{DeliveryFailure, ErrorClass};
 pub(crate) use handshake::{ConsentAnswer, ConsentRequest};
@@ -37,12 +39,12 @@ pub(crate) use headers::{CustomHeaders, check_headers, check_no_credentials};
 pub(crate) use request::{DeliveryPayload, DeliveryRequest, EventFormat};
 pub(crate) use resolve::Resolve;
 pub(crate) use response::AttemptOutcome;
-pub(crate) use signature::{SecretKind, WebhookSecret, check_secrets};
+pub(crate) use signature::{WebhookSecret, check_secrets};
 pub(crate) use target::{DeliveryTarget, check_target};
 
 use bytes::Bytes;
 use connect::ConnectSettings;
-use contract::Timestamp;
+use contract::{BoxFuture, Timestamp};
 use exchange::ExchangeError;
 use http::{HeaderValue, Request, StatusCode};
 use http_body_util::Full;
@@ -55,6 +57,25 @@ use std::time::Duration;
 use tokens::{GrantedToken, TokenCache, TokenFetch};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
+
+/// Makes attempts: over HTTP, or as a test says.
+pub(crate) trait Deliver: Send + Sync {
+    /// Makes one attempt and reports its outcome.
+    fn deliver<'a>(&'a self, delivery: DeliveryRequest<'a>) -> BoxFuture<'a, AttemptReport>;
+
+    /// Asks a receiver whether it consents to deliveries.
+    fn request_consent<'a>(&'a self, question: ConsentRequest<'a>) -> BoxFuture<'a, ConsentAnswer>;
+}
+
+impl Deliver for WebhookDeliverer {
+    fn deliver<'a>(&'a self, delivery: DeliveryRequest<'a>) -> BoxFuture<'a, AttemptReport> {
+        Box::pin(Self::deliver(self, delivery))
+    }
+
+    fn request_consent<'a>(&'a self, question: ConsentRequest<'a>) -> BoxFuture<'a, ConsentAnswer> {
+        Box::pin(self.handshake(question))
+    }
+}
 
 /// What an operator decides about deliveries.
 #[derive(Debug, Clone)]

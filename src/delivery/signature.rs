@@ -9,7 +9,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use contract::limits::SIGNING_SECRETS_MAX;
-use contract::{Error, Kind, Result};
+use contract::{Error, Kind, Result, SecretKind};
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::signature::{Ed25519KeyPair, KeyPair};
@@ -23,15 +23,6 @@ const PUBLIC: &str = "whpk_";
 const SYMMETRIC_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 /// An ed25519 seed, and a public key, in bytes.
 const KEY_BYTES: usize = 32;
-
-/// Which kind of secret to make.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SecretKind {
-    /// Shared with the receiver.
-    Symmetric,
-    /// Kept here; the receiver gets the public key.
-    Asymmetric,
-}
 
 /// A secret that signs deliveries.
 #[derive(Clone)]

@@ -4,10 +4,10 @@
 //! - With the job its dead letter is closed, in the same append.
 
 use super::job_view::{JobSnapshot, JobSubject};
-use super::jobs::{DispatchJobs, JobRef, record_at};
+use super::jobs::{DispatchJobs, JobRef, is_removed, job_record};
 use crate::ledger::{
-    Command, Decision, DispatchFact, Entry, JobEnd, JobKey, JobRow, JobSlot, JobState, ReplyRecorder, StoredTask,
-    TaskRow,
+    Command, Decision, DispatchFact, Entry, EventDigest, JobEnd, JobKey, JobRow, JobSlot, JobState, ReplyRecorder,
+    StoredTask, TaskRow,
 };
 use crate::subscriptions::{check_host, check_pool, check_task};
 use contract::{DispatchJob, Error, GroupActions, JobAttempt, JobStatus, Kind, NewTask, Result};
@@ -39,7 +39,10 @@ impl DispatchJobs<'_> {
         let subject = match self.job_ref(id)? {
             JobRef::Task(ledger, task) => JobSubject::Task(ledger, task),
             JobRef::Event(lane, sequence) => {
-                let record = record_at(&lane, sequence).await?.ok_or_else(|| Error::not_found("job"))?;
+                let record = job_record(&lane, sequence).await?.ok_or_else(|| Error::not_found("job"))?;
+                if verb == JobAction::Retry && is_removed(&record) {
+                    return Err(removed());
+                }
                 self.check_is_job(&lane, &record)?;
                 JobSubject::Event(Box::new((lane, record)))
             }
@@ -47,7 +50,7 @@ impl DispatchJobs<'_> {
         let now = self.job_snapshot(&subject);
         check(verb, subject.view(now.clone()).status)?;
         let by = self.by.map_or_else(|| UNKNOWN_CALLER.to_owned(), |by| by.0.clone());
-        let act = ActOnJob { key: subject.key(), event: subject.event(), action: verb, by };
+        let act = ActOnJob { key: subject.key(), event: subject.event(), digest: subject.digest(), action: verb, by };
         let ledger = Arc::clone(subject.ledger());
         let shown = move |acted: &ActionOutcome| subject.view(acted.job_snapshot(&now));
         let seen = shown.clone();
@@ -81,14 +84,19 @@ impl DispatchJobs<'_> {
 }
 
 /// What each verb would do about a job that stands so and holds its group, with so many waiting behind it.
-pub(super) fn available_actions(status: JobStatus, waiting: u64, is_lower_bound: bool) -> GroupActions {
+pub(super) fn available_actions(
+    (status, is_removed): (JobStatus, bool),
+    waiting: u64,
+    is_lower_bound: bool,
+) -> GroupActions {
     let then = |one: &str, many: &str| match waiting {
         count if is_lower_bound => format!("those behind it, {count} or more, {many}"),
         0 => "nothing waits behind it".to_owned(),
         1 => format!("the one behind it {one}"),
         count => format!("the {count} behind it {many}"),
     };
-    let say = |verb, what: &str, then: String| fits(verb, status).then(|| format!("{what}; {then}."));
+    let is_possible = |verb| fits(verb, status) && !(is_removed && verb == JobAction::Retry);
+    let say = |verb, what: &str, then: String| is_possible(verb).then(|| format!("{what}; {then}."));
     let (waits, goes) =
         (then("waits until it is delivered", "wait until it is delivered"), then("goes on in order", "go on in order"));
     GroupActions {
@@ -122,9 +130,16 @@ fn wrong_status() -> Error {
     Error::new(Kind::InvalidState, "The job's status does not allow this; look at the job again.")
 }
 
+fn removed() -> Error {
+    let detail =
+        "The event of the job was removed from the topic, so it cannot be delivered; cancel or complete the job.";
+    Error::new(Kind::InvalidState, detail)
+}
+
 struct ActOnJob {
     key: JobKey,
     event: Uuid,
+    digest: Option<EventDigest>,
     action: JobAction,
     by: String,
 }
@@ -150,6 +165,8 @@ impl Command for ActOnJob {
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<ActionOutcome> {
         let slot = decision.dispatch().slot(self.key);
+        let has_digest = matches!(&slot, Some(JobSlot::Open(row)) if row.digest.is_some());
+        let digest = self.digest.clone().filter(|_| !has_digest);
         match (self.action, &slot) {
             (JobAction::Retry, Some(JobSlot::Ended(JobEnd::Completed)))
             | (JobAction::Cancel | JobAction::Complete, Some(JobSlot::Ended(_))) => return Err(wrong_status()),
@@ -157,7 +174,7 @@ impl Command for ActOnJob {
         }
         let (job, event, by) = (self.key, self.event, self.by.clone());
         let what = match self.action {
-            JobAction::Retry => DispatchFact::JobRetried { job, event, by },
+            JobAction::Retry => DispatchFact::JobRetried { job, event, by, digest },
             JobAction::Cancel => DispatchFact::JobCancelled { job, by },
             JobAction::Complete => DispatchFact::JobCompleted { job, by },
         };
@@ -229,7 +246,7 @@ mod tests {
 
     #[test]
     fn what_a_verb_would_do_is_said_of_none_one_and_many() {
-        let cancel = |waiting| available_actions(JobStatus::Error, waiting, false).cancel.unwrap();
+        let cancel = |waiting| available_actions((JobStatus::Error, false), waiting, false).cancel.unwrap();
         for (waiting, end) in [
             (0, "; nothing waits behind it."),
             (1, "; the one behind it goes on in order."),
@@ -237,8 +254,10 @@ mod tests {
         ] {
             assert!(cancel(waiting).ends_with(end), "{}", cancel(waiting));
         }
-        let many = available_actions(JobStatus::Error, 5, true).cancel.unwrap();
+        let many = available_actions((JobStatus::Error, false), 5, true).cancel.unwrap();
         assert!(many.ends_with("; those behind it, 5 or more, go on in order."), "{many}");
-        assert!(available_actions(JobStatus::Completed, 1, false).retry.is_none());
+        assert!(available_actions((JobStatus::Completed, false), 1, false).retry.is_none());
+        let removed = available_actions((JobStatus::Error, true), 1, false);
+        assert!(removed.retry.is_none() && removed.cancel.is_some());
     }
 }

@@ -2,12 +2,12 @@
 
 use super::actions::available_actions;
 use super::job_list::SCANNED_MAX;
-use super::jobs::{DispatchJobs, EventLane, job_id, read, record_at};
+use super::jobs::{DispatchJobs, EventLane, is_removed, job_id, job_record, read, record_at};
 use crate::filters::FilterStats;
 use crate::ledger::{JobKey, Ledger, SubscriptionRow};
 use crate::subscriptions::EventSummary;
 use contract::{BlockedGroup, Cursor, DispatchMode, Error, JobStatus, Page, Result, Sequence, Timestamp};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -24,6 +24,8 @@ struct BlockedHead {
     floor: Sequence,
     since: i64,
     status: JobStatus,
+    /// Whether the event of that job was removed.
+    is_removed: bool,
     waiting: u64,
 }
 
@@ -59,43 +61,56 @@ impl DispatchJobs<'_> {
             since: Timestamp::from_millis(it.since),
             waiting: it.waiting,
             waiting_is_lower_bound: is_lower_bound,
-            verbs: available_actions(it.status, it.waiting, is_lower_bound),
+            verbs: available_actions((it.status, it.is_removed), it.waiting, is_lower_bound),
         });
         let next = next.map(|sequence| Cursor::After(sequence.to_string()));
         Ok(Page { items: items.collect(), next, prev: None })
     }
 
     /// So many groups whose heads are behind a sequence; and where to go on, if there may be more.
+    ///
+    /// The head of a group is its first open row. So the rows up to `after` are looked at too: a group that is among them was
+    /// on an earlier page, and its later rows block nothing.
     async fn blocked(
         &self,
         lane: &EventLane,
-        mut after: Sequence,
+        after: Sequence,
         limit: usize,
     ) -> Result<(Vec<BlockedHead>, Option<Sequence>)> {
-        let (mut groups, mut left) = (Vec::<BlockedHead>::new(), SCANNED_MAX);
+        let (mut groups, mut left, mut at) = (Vec::<BlockedHead>::new(), SCANNED_MAX, Sequence::ZERO);
+        let mut seen = HashSet::<String>::new();
         loop {
             let rows: Vec<_> = {
                 let rows = lane.ledger.dispatch();
                 let of = rows.lane(lane.lane);
-                let open = of.into_iter().flat_map(|of| of.open_after(after));
-                open.take(ROWS_PER_LOCK).map(|(sequence, row)| (sequence, row.since)).collect()
+                of.into_iter().flat_map(|of| of.rows_after(at)).take(ROWS_PER_LOCK).collect()
             };
             if rows.is_empty() {
                 return Ok((groups, None));
             }
-            for (sequence, since) in rows {
-                if groups.len() == limit || left == 0 {
-                    return Ok((groups, Some(after)));
+            for (sequence, row) in rows {
+                let is_behind = sequence > after;
+                if is_behind && (groups.len() == limit || left == 0) {
+                    return Ok((groups, Some(at.max(after))));
                 }
-                (after, left) = (sequence, left - 1);
-                let Some(record) = record_at(lane, sequence).await? else { continue };
-                let Some(group) = EventSummary::at(&record.body).and_then(|peek| peek.group()) else { continue };
-                if groups.iter().all(|known| known.group != group) {
-                    let status = self.view(lane, &record).status;
-                    let (lane, head) = (lane.lane, sequence);
-                    groups.push(BlockedHead { group, lane, head, floor: head, since, status, waiting: 0 });
-                }
+                at = sequence;
+                let group = match &row.digest {
+                    Some(digest) => digest.group.clone(),
+                    // Older versions kept no group; of those on earlier pages it is not read again.
+                    None if !is_behind => None,
+                    None => {
+                        left -= 1;
+                        let record = record_at(lane, sequence).await?;
+                        record.and_then(|record| EventSummary::at(&record.body)?.group())
+                    }
+                };
+                let Some(group) = group.filter(|group| seen.insert(group.clone()) && is_behind) else { continue };
+                let Some(record) = job_record(lane, sequence).await? else { continue };
+                let (status, is_removed) = (self.view(lane, &record).status, is_removed(&record));
+                let (lane, head, since) = (lane.lane, sequence, row.since);
+                groups.push(BlockedHead { group, lane, head, floor: head, since, status, is_removed, waiting: 0 });
             }
+            tokio::task::yield_now().await;
         }
     }
 

@@ -1,7 +1,7 @@
 //! Bytes of the events that deliveries under way hold in memory, and whether one more delivery may begin.
 //!
 //! - A pool may have thousands of deliveries under way, and an event may have a mebibyte: so bytes are bounded as well.
-//! - Who may take how much follows the rules for places in a pool ([`super::turns`]): slow lanes and replays together leave
+//! - Who may take how much follows the rules for places in a pool ([`super::pool_queue`]): slow lanes and replays together leave
 //!   a quarter to the others, and no lane takes more than three quarters of what the others leave it, unless it is alone.
 
 use super::pool_queue::DeliveryClass;
@@ -34,6 +34,11 @@ impl InFlightBytes {
         if class != DeliveryClass::Quick {
             self.slow += bytes;
         }
+    }
+
+    /// A quick delivery became a slow one.
+    pub(super) const fn slow_down(&mut self, bytes: usize) {
+        self.slow += bytes;
     }
 
     pub(super) fn end(&mut self, class: DeliveryClass, bytes: usize) {

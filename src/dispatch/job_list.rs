@@ -6,7 +6,7 @@
 //!   bounded part of it; the cursor says how far.
 
 use super::job_list_builder::{JobListBuilder, place, task_place};
-use super::jobs::{DispatchJobs, EventLane, lane_of, read, record_at};
+use super::jobs::{DispatchJobs, EventLane, job_record, lane_of, read, removed_through};
 use crate::filters::FilterStats;
 use crate::ledger::{JobEnd, JobKey, JobState, KnownJob, Ledger, SubscriptionRow};
 use contract::{Cursor, DispatchJob, Error, JobFilter, JobStatus, Kind, Page, Result, Sequence};
@@ -96,7 +96,7 @@ impl DispatchJobs<'_> {
 
     /// The job of one event in a lane, if it is one.
     async fn list_event(&self, lane: &EventLane, sequence: Sequence, list: &mut JobListBuilder<'_>) -> Result<()> {
-        let Some(record) = record_at(lane, sequence).await? else { return Ok(()) };
+        let Some(record) = job_record(lane, sequence).await? else { return Ok(()) };
         if self.check_is_job(lane, &record).is_ok() {
             list.add(place(lane.lane, sequence), self.view(lane, &record));
         }
@@ -123,7 +123,12 @@ impl DispatchJobs<'_> {
                 self.list_known(lane, through, list).await?;
                 self.list_scanned(lane, through.max(start), list).await
             }
-            Some(JobStatus::Completed) | None => self.list_scanned(lane, start, list).await,
+            Some(JobStatus::Completed) => self.list_scanned(lane, start, list).await,
+            None => {
+                // Jobs that were given up are known though their events were removed.
+                self.list_known(lane, removed_through(lane, start).await?, list).await?;
+                self.list_scanned(lane, start, list).await
+            }
         }
     }
 
@@ -144,7 +149,7 @@ impl DispatchJobs<'_> {
                     continue;
                 }
                 list.note_scanned(place(lane.lane, sequence));
-                if let Some(record) = record_at(lane, sequence).await? {
+                if let Some(record) = job_record(lane, sequence).await? {
                     list.add(place(lane.lane, sequence), self.view(lane, &record));
                 }
             }

@@ -3,9 +3,9 @@
 //! - Pure, so that a decision can show the job as it leaves it.
 
 use super::job_list_builder::StatusFacts;
-use super::jobs::{EventLane, job_id};
+use super::jobs::{EventLane, is_removed, job_id};
 use super::reconcile::task_expires;
-use crate::ledger::{JobKey, JobRow, JobSlot, JobState, Ledger, TASKS, TaskRow};
+use crate::ledger::{EventDigest, JobKey, JobRow, JobSlot, JobState, Ledger, TASKS, TaskRow};
 use crate::subscriptions::EventSummary;
 use contract::{DispatchJob, JobAttempt, JobDeferral, JobKind, Timestamp};
 use log::Record;
@@ -83,6 +83,19 @@ impl JobSubject {
         }
     }
 
+    /// What the job's row is to keep of its event; a task has none.
+    pub(super) fn digest(&self) -> Option<EventDigest> {
+        match self {
+            Self::Event(it) if !is_removed(&it.1) => {
+                let record = &it.1;
+                let bytes = u32::try_from(record.body.len()).unwrap_or(u32::MAX);
+                let group = EventSummary::at(&record.body).and_then(|event| event.group());
+                Some(EventDigest { arrived: record.header.time, bytes, group })
+            }
+            Self::Event(_) | Self::Task(..) => None,
+        }
+    }
+
     /// The job at a moment.
     pub(super) fn view(&self, snapshot: JobSnapshot) -> DispatchJob {
         match self {
@@ -95,7 +108,8 @@ impl JobSubject {
 fn event_view(lane: &EventLane, record: &Record, snapshot: JobSnapshot) -> DispatchJob {
     let (sequence, time) = (record.header.sequence, record.header.time);
     let definition = &lane.row.definition;
-    let aged_from = snapshot.renewed().unwrap_or(lane.replay.map_or(time, |replay| replay.at));
+    let ages_from = lane.replay.map_or(lane.row.created_at, |replay| replay.at).max(time);
+    let aged_from = snapshot.renewed().unwrap_or(ages_from);
     let expires = aged_from.saturating_add(i64::from(definition.max_age_seconds) * 1000);
     let delay = if lane.replay.is_some() { 0 } else { i64::from(definition.delay_seconds) * 1000 };
     let (due, is_paused) = (time.saturating_add(delay), lane.row.paused.is_some());

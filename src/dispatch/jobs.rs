@@ -10,11 +10,11 @@ use super::job_view::{JobSnapshot, JobSubject};
 use super::lane_filter::LaneFilters;
 use crate::events::EventReader;
 use crate::filters::FilterStats;
-use crate::ledger::{JobKey, LaneProgress, Ledger, ReplayRow, SubscriptionRow, TaskRow, read_failed};
+use crate::ledger::{JobKey, JobRow, JobSlot, LaneProgress, Ledger, ReplayRow, SubscriptionRow, TaskRow, read_failed};
 use crate::logs::Logs;
 use crate::subscriptions::SecretVault;
-use contract::{DispatchJob, Error, ProducerId, Result, Sequence};
-use log::{LogError, ReadLimit, ReadRange, Record, TopicNumber};
+use contract::{DispatchJob, Error, Position, ProducerId, Result, Sequence};
+use log::{LogError, ReadLimit, ReadRange, Record, RecordHeader, TopicNumber};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -55,7 +55,7 @@ impl DispatchJobs<'_> {
         match self.job_ref(id)? {
             JobRef::Task(ledger, task) => Ok(self.view_task(&ledger, &task)),
             JobRef::Event(lane, sequence) => {
-                let record = record_at(&lane, sequence).await?.ok_or_else(not_found)?;
+                let record = job_record(&lane, sequence).await?.ok_or_else(not_found)?;
                 self.check_is_job(&lane, &record)?;
                 Ok(self.view(&lane, &record))
             }
@@ -158,6 +158,49 @@ pub(super) async fn record_at(lane: &EventLane, sequence: Sequence) -> Result<Op
         Err(LogError::Trimmed(_)) => Ok(None),
         Err(error) => Err(read_failed(error)),
     }
+}
+
+/// The same; where the event was removed and the job given up, what the job's row keeps of the event. Such a job is shown, as it
+/// may block its message group, and a person can cancel or complete it.
+pub(super) async fn job_record(lane: &EventLane, sequence: Sequence) -> Result<Option<Record>> {
+    if let Some(record) = record_at(lane, sequence).await? {
+        return Ok(Some(record));
+    }
+    let row = lane.ledger.dispatch().lane(lane.lane).and_then(|of| of.slot(sequence));
+    Ok(match row {
+        Some(JobSlot::Open(row)) => Some(removed_event(lane, sequence, &row)),
+        Some(JobSlot::Ended(_)) | None => None,
+    })
+}
+
+/// A removed event, as far as it is known: its type is not.
+fn removed_event(lane: &EventLane, sequence: Sequence, row: &JobRow) -> Record {
+    let digest = row.digest.as_ref();
+    let header = RecordHeader {
+        position: Position::ZERO,
+        topic: TopicNumber(lane.row.number),
+        sequence,
+        time: digest.map_or(row.since, |digest| digest.arrived),
+        id: row.event.as_u128(),
+        facets: None,
+    };
+    let group = digest.and_then(|digest| digest.group.as_ref());
+    let body = serde_json::json!({"type": "", "messageGroup": group});
+    Record { header, body: body.to_string().into() }
+}
+
+/// The last event behind `start` that was removed with all before it; `start` if none was.
+pub(super) async fn removed_through(lane: &EventLane, start: Sequence) -> Result<Sequence> {
+    let range = ReadRange::Topic(TopicNumber(lane.row.number), start);
+    match lane.ledger.log().read(range, ReadLimit { records: 1, bytes: 0 }).await {
+        Err(LogError::Trimmed(earliest)) => Ok(Sequence(earliest.get().saturating_sub(1)).max(start)),
+        page => page.map(|_| start).map_err(read_failed),
+    }
+}
+
+/// Whether this stands for an event that was removed.
+pub(super) const fn is_removed(record: &Record) -> bool {
+    record.header.facets.is_none()
 }
 
 /// A page of a lane's topic behind `after`, which skips what is gone.

@@ -1,6 +1,6 @@
 //! A lane in the planner: what holds for it, and its jobs.
 
-use super::pool_queue::{DeliveryClass, LanePace};
+use super::pool_queue::{DeliveryClass, LanePace, PoolShare, origin_of};
 use bytes::Bytes;
 use contract::{DispatchMode, Sequence};
 use roaring::RoaringTreemap;
@@ -26,7 +26,8 @@ pub(crate) struct LaneRules {
     pub(crate) target: Arc<str>,
     pub(crate) delay_millis: i64,
     pub(crate) max_age_millis: i64,
-    /// Since when jobs age, if not since their events arrived.
+    /// Jobs age from the arrival of their events, or from here if that is later: when the subscription was created, or the
+    /// replay was requested.
     pub(crate) ages_from: Option<i64>,
     /// Whether it is a replay, which takes a share of the pool only.
     pub(crate) is_replay: bool,
@@ -49,8 +50,8 @@ pub(crate) struct PlannedJob {
     pub(crate) tried: u32,
     /// Where it goes, if not where its lane does.
     pub(crate) target: Option<Arc<str>>,
-    /// How long its event is.
-    pub(crate) bytes: u32,
+    /// What is known of its event.
+    pub(crate) event: EventArrival,
     /// The event, when it is sent, if it was at hand.
     pub(crate) stored: Option<CachedEvent>,
 }
@@ -120,7 +121,9 @@ pub(super) struct LanePlan {
     /// Their events, as many as there is room for, until they are sent.
     pub(super) cached: HashMap<Sequence, CachedEvent>,
     pub(super) scanned: Sequence,
-    pub(super) in_flight: u32,
+    /// The receiver, whose lanes share a pool with the lanes of others.
+    pub(super) origin: Arc<str>,
+    pub(super) share: PoolShare,
     /// Bytes of the events under way.
     pub(super) in_flight_bytes: usize,
     pub(super) pace: LanePace,
@@ -157,10 +160,9 @@ pub(crate) struct NewJob {
 impl LaneRules {
     /// A job not tried yet.
     pub(super) fn fresh(&self, sequence: Sequence, group: Option<u64>, event: EventArrival) -> PlannedJob {
-        let EventArrival { time, bytes } = event;
         let mode = if group.is_none() { DispatchMode::Immediate } else { self.mode };
-        let expires = self.expires(None, time);
-        let due = time.saturating_add(self.delay_millis).min(expires);
+        let expires = self.expires(None, event.time);
+        let due = event.time.saturating_add(self.delay_millis).min(expires);
         PlannedJob {
             sequence,
             group,
@@ -171,7 +173,7 @@ impl LaneRules {
             spent: 0,
             tried: 0,
             target: None,
-            bytes,
+            event,
             stored: None,
         }
     }
@@ -182,7 +184,8 @@ impl LaneRules {
 
     /// When a job expires that a person had tried again at `renewed`, and whose event arrived at `time`.
     pub(crate) fn expires(&self, renewed: Option<i64>, time: i64) -> i64 {
-        renewed.or(self.ages_from).unwrap_or(time).saturating_add(self.max_age_millis)
+        let from = renewed.unwrap_or_else(|| self.ages_from.map_or(time, |from| from.max(time)));
+        from.saturating_add(self.max_age_millis)
     }
 }
 
@@ -206,14 +209,14 @@ impl LanePlan {
     /// How long the event of its next delivery is; nothing where that is none.
     pub(super) fn next_bytes(&self, now: i64) -> usize {
         let first = self.due.first_key_value().map(|(_, job)| job).filter(|job| job.expires > now);
-        first.map_or(0, |job| job.bytes as usize)
+        first.map_or(0, |job| job.event.bytes as usize)
     }
 
     /// What its next delivery counts as.
     pub(super) const fn class(&self, now: i64) -> DeliveryClass {
         match self.rules.is_replay {
             true => DeliveryClass::Replay,
-            false => self.pace.class(self.in_flight, now),
+            false => self.pace.class(self.share.in_flight, now),
         }
     }
 
@@ -232,6 +235,7 @@ impl LanePlan {
     /// A lane that was looked through so far.
     pub(super) fn new(rules: LaneRules, through: Sequence) -> Self {
         Self {
+            origin: origin_of(&rules.target),
             rules,
             due: BTreeMap::new(),
             parked: BTreeMap::new(),
@@ -239,7 +243,7 @@ impl LanePlan {
             fresh: RoaringTreemap::new(),
             cached: HashMap::new(),
             scanned: through,
-            in_flight: 0,
+            share: PoolShare::default(),
             in_flight_bytes: 0,
             pace: LanePace::default(),
             queued: LaneQueueing::No,

@@ -54,6 +54,8 @@ impl DispatchWorker {
         self.sources.clear();
         self.known.clear();
         self.recorded.clear();
+        let unbuilt = std::mem::take(&mut self.unbuilt);
+        unbuilt.into_keys().for_each(|lane| self.context.set_unserved(lane, None));
         self.reconciled_at = None;
     }
 }

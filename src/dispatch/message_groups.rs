@@ -24,6 +24,12 @@ pub(super) enum WaitingMember {
     Out,
 }
 
+/// A job that is given up because of its age while it waits in its group.
+pub(super) enum ExpiredMember {
+    Fresh(EventArrival),
+    Row(Box<PlannedJob>),
+}
+
 /// The jobs of one lane in a group that are not over.
 struct GroupQueue {
     lane: LaneKey,
@@ -171,20 +177,20 @@ impl MessageGroup {
         Some(job)
     }
 
-    /// A job that waits here, if it still does, is being given up because of its age. Answers it where it has a story.
-    pub(super) fn expire(&mut self, place: GroupPlace) -> Option<Option<PlannedJob>> {
+    /// Takes out a job that waits here, if it still does, because it is given up for its age.
+    pub(super) fn expire(&mut self, place: GroupPlace) -> Option<ExpiredMember> {
         let (lane, sequence) = place;
         if self.busy == Some(place) || self.out == Some(place) {
             return None;
         }
         let queue = self.existing_queue(lane)?;
         let known = match queue.rows.remove(&sequence) {
-            Some(WaitingMember::Row(job)) => Some(*job),
+            Some(WaitingMember::Row(job)) => ExpiredMember::Row(job),
             Some(kept) => {
                 queue.rows.insert(sequence, kept);
                 return None;
             }
-            None => queue.fresh.remove(&sequence).map(|_| None)?,
+            None => ExpiredMember::Fresh(queue.fresh.remove(&sequence)?),
         };
         queue.rows.insert(sequence, WaitingMember::Out);
         Some(known)

@@ -14,7 +14,6 @@
 
 mod actions;
 mod blocked_groups;
-mod breaker;
 mod feeder;
 mod in_flight_bytes;
 mod job_list;
@@ -27,6 +26,7 @@ mod lease;
 mod log_lines;
 mod message_groups;
 mod pausing;
+mod picks;
 mod planner;
 mod pool_queue;
 mod pools;
@@ -42,7 +42,6 @@ mod waiting_jobs;
 pub(crate) mod worker;
 
 pub(crate) use actions::JobAction;
-pub(crate) use breaker::CircuitBreakers;
 pub(crate) use jobs::DispatchJobs;
 pub use pausing::pause_dispatch;
 pub(crate) use pausing::{pause_of, resume_dispatch};
@@ -51,12 +50,12 @@ pub(crate) use worker::DispatchWorker;
 
 use crate::clock::Clock;
 use crate::config;
-use crate::delivery::{AttemptReport, ConsentAnswer, ConsentRequest, DeliveryRequest, WebhookDeliverer};
+use crate::delivery::{CircuitBreakers, Deliver};
 use crate::ledger::{IncidentReporter, JobKey, Ledger};
 use crate::logs::Logs;
 use crate::subscriptions::SecretVault;
-use contract::{BoxFuture, Sequence, TargetBreaker};
-use std::collections::HashSet;
+use contract::Sequence;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -65,25 +64,8 @@ use uuid::Uuid;
 
 /// How often logs that topics have opened since are looked for.
 const NEW_LOGS_EVERY: Duration = Duration::from_millis(500);
-
-/// Makes attempts: over HTTP, or as a test says.
-pub(crate) trait Deliver: Send + Sync {
-    /// Makes one attempt, and says what came of it.
-    fn deliver<'a>(&'a self, delivery: DeliveryRequest<'a>) -> BoxFuture<'a, AttemptReport>;
-
-    /// Asks a receiver whether it wants deliveries.
-    fn request_consent<'a>(&'a self, question: ConsentRequest<'a>) -> BoxFuture<'a, ConsentAnswer>;
-}
-
-impl Deliver for WebhookDeliverer {
-    fn deliver<'a>(&'a self, delivery: DeliveryRequest<'a>) -> BoxFuture<'a, AttemptReport> {
-        Box::pin(Self::deliver(self, delivery))
-    }
-
-    fn request_consent<'a>(&'a self, question: ConsentRequest<'a>) -> BoxFuture<'a, ConsentAnswer> {
-        Box::pin(self.handshake(question))
-    }
-}
+/// Subscriptions that cannot be served, named in the readiness report.
+const UNSERVED_LISTED: usize = 5;
 
 /// What the workers of a broker share.
 pub(crate) struct DispatchContext {
@@ -102,6 +84,8 @@ pub(crate) struct DispatchContext {
     pub(crate) breakers: CircuitBreakers,
     test_deliveries: test_delivery::TestDeliveryLimiter,
     in_flight: Mutex<HashSet<JobKey>>,
+    /// Lanes whose jobs cannot be served, each with a line that says why.
+    unserved: Mutex<BTreeMap<Uuid, String>>,
     /// Whether deliveries are to end.
     stopping: watch::Sender<bool>,
     /// Whether there are any.
@@ -129,6 +113,7 @@ impl DispatchContext {
             breakers: CircuitBreakers::default(),
             test_deliveries: test_delivery::TestDeliveryLimiter::default(),
             in_flight: Mutex::default(),
+            unserved: Mutex::default(),
             stopping: watch::Sender::new(false),
             running: watch::Sender::new(false),
         }
@@ -146,11 +131,21 @@ impl DispatchContext {
         let _ = self.running.subscribe().wait_for(|running| !running).await;
     }
 
-    /// How the breaker of a target stands, if this process delivers the log's jobs.
-    pub(crate) fn breaker(&self, ledger: &Ledger, target: &str) -> Option<TargetBreaker> {
-        let now = ledger.clock().now();
-        let lease = ledger.dispatch().lease().filter(|lease| lease.owner == self.owner && lease.until > now);
-        lease.map(|_| self.breakers.state(target, now))
+    /// Notes that the jobs of a lane cannot be served, and why; or that they are served again.
+    fn set_unserved(&self, lane: Uuid, reason: Option<String>) {
+        let mut unserved = self.unserved.lock().unwrap_or_else(PoisonError::into_inner);
+        match reason {
+            Some(reason) => drop(unserved.insert(lane, reason)),
+            None => drop(unserved.remove(&lane)),
+        }
+    }
+
+    /// One line for each subscription whose jobs cannot be served, the first ones.
+    pub(crate) fn degradations(&self) -> Vec<String> {
+        let unserved = self.unserved.lock().unwrap_or_else(PoisonError::into_inner);
+        // A subscription and its replays have the same line.
+        let lines: BTreeSet<_> = unserved.values().collect();
+        lines.into_iter().take(UNSERVED_LISTED).cloned().collect()
     }
 
     /// A random number from -1 to 1.

@@ -12,14 +12,12 @@
 //! - How far a lane is settled is known at any time: everything below the lowest job without a story.
 //! - A job that may fail needs room for its row: where there is none, only jobs that have one go.
 
-use super::breaker::{BreakerChange, CircuitBreakers};
 use super::in_flight_bytes::InFlightBytes;
-use super::lane::{
-    AfterAttempt, CachedEvent, LaneKey, LanePlan, LaneQueueing, LaneRules, NewJob, PlannedJob, PlannerPick,
-};
+use super::lane::{AfterAttempt, CachedEvent, LaneKey, LanePlan, LaneQueueing, LaneRules, NewJob, PlannedJob};
 use super::message_groups::MessageGroup;
 use super::pool_queue::DeliveryClass;
 use super::pools::PoolPlan;
+use crate::delivery::{BreakerChange, CircuitBreakers};
 use bytes::Bytes;
 use contract::{Pool, Sequence};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
@@ -36,12 +34,14 @@ pub(crate) struct Planner {
     pub(super) pools: BTreeMap<String, PoolPlan>,
     pub(super) breakers: CircuitBreakers,
     /// Lanes whose next job is due later.
-    timers: BTreeSet<(i64, LaneKey)>,
+    pub(super) timers: BTreeSet<(i64, LaneKey)>,
     /// When the first job of each lane expires. That takes no place in a pool, so it waits for none.
     pub(super) expiries: BTreeSet<(i64, LaneKey)>,
     pub(super) in_flight: HashMap<(LaneKey, Sequence), InFlightJob>,
-    cached: usize,
-    in_flight_bytes: InFlightBytes,
+    /// Deliveries that count as quick, by when they began.
+    pub(super) quick_flights: BTreeSet<(i64, LaneKey, Sequence)>,
+    pub(super) cached: usize,
+    pub(super) in_flight_bytes: InFlightBytes,
     /// How many more jobs may become rows.
     pub(super) rows_left: usize,
     /// Lanes that have as many rows as they may.
@@ -62,6 +62,7 @@ impl Default for Planner {
             timers: BTreeSet::new(),
             expiries: BTreeSet::new(),
             in_flight: HashMap::new(),
+            quick_flights: BTreeSet::new(),
             cached: 0,
             in_flight_bytes: InFlightBytes::default(),
             rows_left: usize::MAX,
@@ -73,13 +74,20 @@ impl Default for Planner {
 }
 
 pub(super) struct InFlightJob {
-    /// The pool it takes a place of, and as what; none: it is not sent.
-    pub(super) place: Option<(String, DeliveryClass)>,
+    /// The place it takes in a pool; none: it is not sent.
+    pub(super) place: Option<PoolPlace>,
     pub(super) scope: Uuid,
     pub(super) job: PlannedJob,
-    began: i64,
+    pub(super) began: i64,
     /// The target it probes, if it is a probe.
-    probes: Option<Arc<str>>,
+    pub(super) probes: Option<Arc<str>>,
+}
+
+/// A place in a pool.
+pub(super) struct PoolPlace {
+    pub(super) pool: String,
+    pub(super) class: DeliveryClass,
+    pub(super) origin: Arc<str>,
 }
 
 impl Planner {
@@ -114,16 +122,16 @@ impl Planner {
             if !flight.job.has_row && *sequence > through {
                 lane.fresh.insert(sequence.get());
             }
-            match flight.place {
-                Some(_) => {
-                    lane.in_flight += 1;
-                    lane.in_flight_bytes += flight.job.bytes as usize;
+            match &flight.place {
+                Some(place) => {
+                    lane.share.begin(place.class);
+                    lane.in_flight_bytes += flight.job.event.bytes as usize;
                 }
                 None => expiring.extend(flight.job.in_group().map(|group| (group, *sequence))),
             }
         }
         if let Some(pool) = self.pools.get_mut(&lane.rules.pool).filter(|_| !lane.rules.paused) {
-            pool.ready.lanes += 1;
+            pool.ready.add_lane(&lane.origin);
         }
         self.lanes.insert(key, lane);
         // What is being given up holds its group until the log knows of it.
@@ -140,7 +148,7 @@ impl Planner {
             self.expiries.remove(&(expiry, key));
         }
         if let Some(pool) = self.pools.get_mut(&pool).filter(|_| !lane.rules.paused) {
-            pool.ready.lanes = pool.ready.lanes.saturating_sub(1);
+            pool.ready.remove_lane(&lane.origin);
         }
         if !lane.parked.is_empty() {
             self.parked.retain(|parked| *parked != key);
@@ -216,30 +224,6 @@ impl Planner {
         self.queue(key, now);
     }
 
-    /// What goes next, if anything does.
-    pub(crate) fn next(&mut self, now: i64) -> Option<PlannerPick> {
-        if let Some(expired) = self.next_expired(now) {
-            return Some(expired);
-        }
-        while let Some((due, key)) = self.timers.first().copied().filter(|(due, _)| *due <= now) {
-            self.timers.remove(&(due, key));
-            if let Some(lane) = self.lanes.get_mut(&key) {
-                lane.queued = LaneQueueing::No;
-            }
-            self.queue(key, now);
-        }
-        let pools: Vec<String> =
-            self.pools.iter().filter(|(_, pool)| !pool.ready.is_empty()).map(|(code, _)| code.clone()).collect();
-        for pool in pools {
-            while let Some((key, class)) = self.next_lane(&pool, now) {
-                if let Some(pick) = self.take(key, (&pool, class), now) {
-                    return Some(pick);
-                }
-            }
-        }
-        None
-    }
-
     /// When something may go that cannot now.
     pub(crate) fn next_time(&self) -> Option<i64> {
         let (timer, expiry) = (self.timers.first(), self.expiries.first());
@@ -254,14 +238,15 @@ impl Planner {
         if let Some(target) = &flight.probes {
             self.breakers.end_probe(target);
         }
-        if let Some((pool, class)) = &flight.place {
-            let bytes = flight.job.bytes as usize;
+        if let Some(PoolPlace { pool, class, origin }) = &flight.place {
+            let bytes = flight.job.event.bytes as usize;
+            self.quick_flights.remove(&(flight.began, key, sequence));
             self.in_flight_bytes.end(*class, bytes);
             if let Some(pool) = self.pools.get_mut(pool) {
-                pool.end(*class);
+                pool.end(*class, origin);
             }
             if let Some(lane) = self.lanes.get_mut(&key) {
-                lane.in_flight = lane.in_flight.saturating_sub(1);
+                lane.share.end(*class);
                 lane.in_flight_bytes = lane.in_flight_bytes.saturating_sub(bytes);
                 lane.pace.end(flight.began, now);
             }
@@ -285,117 +270,6 @@ impl Planner {
     /// A call to a target came to something.
     pub(crate) fn record_call(&mut self, target: &Arc<str>, is_alive: bool, now: i64) -> Option<BreakerChange> {
         self.breakers.record_call(target, is_alive, now)
-    }
-
-    /// The lane whose turn it is, and what its delivery counts as.
-    fn next_lane(&mut self, code: &str, now: i64) -> Option<(LaneKey, DeliveryClass)> {
-        loop {
-            let pool = self.pools.get_mut(code)?;
-            if !pool.has_room(now) {
-                return None;
-            }
-            let (concurrency, flying, lanes, bytes) =
-                (pool.concurrency, pool.in_flight, &self.lanes, &self.in_flight_bytes);
-            let may_begin = |key: LaneKey| {
-                // One that is gone is taken out of the pool when its turn comes.
-                let Some(lane) = lanes.get(&key) else { return true };
-                let next = lane.next_bytes(now);
-                pool.ready.has_share(concurrency, flying, lane.in_flight)
-                    && bytes.has_room(lane.class(now), lane.in_flight_bytes, next, lanes.len() <= 1)
-            };
-            let (class, rank, key) = pool.ready.next(concurrency, may_begin)?;
-            let Some(lane) = self.lanes.get_mut(&key) else {
-                pool.ready.remove(class, rank, key);
-                continue;
-            };
-            if lane.class(now) == class {
-                pool.ready.remove(class, rank, key);
-                lane.queued = LaneQueueing::No;
-                return Some((key, class));
-            }
-            self.queue(key, now);
-        }
-    }
-
-    /// Takes a lane's next job; nothing where it had to be put back.
-    fn take(&mut self, key: LaneKey, place: (&str, DeliveryClass), now: i64) -> Option<PlannerPick> {
-        let lane = self.lanes.get_mut(&key)?;
-        let first = lane.due.first_entry().filter(|first| first.key().0 <= now);
-        let Some(job) = first.map(|first| first.remove()) else {
-            self.queue(key, now);
-            return None;
-        };
-        if !job.has_row && !self.has_row_left(key) {
-            self.park(key, job, now);
-            return None;
-        }
-        match now >= job.expires {
-            true => Some(self.expire(key, job, now)),
-            false => self.send(key, job, place, now),
-        }
-    }
-
-    /// Begins a delivery; nothing where the job had to be put back.
-    fn send(
-        &mut self,
-        key: LaneKey,
-        mut job: PlannedJob,
-        (pool, class): (&str, DeliveryClass),
-        now: i64,
-    ) -> Option<PlannerPick> {
-        let lane = self.lanes.get_mut(&key)?;
-        let scope = lane.rules.scope;
-        let target = Arc::clone(job.target.as_ref().unwrap_or(&lane.rules.target));
-        if let Some(group) = job.in_group() {
-            let group = self.groups.entry(scope).or_default().entry(group).or_default();
-            match group.begin(key, job) {
-                Some(begun) => job = begun,
-                None => {
-                    self.queue(key, now);
-                    return None;
-                }
-            }
-        }
-        let is_probe = match self.breakers.admit(&target, now) {
-            Ok(is_probe) => is_probe,
-            Err(until) => {
-                self.return_job((key, scope), job, AfterAttempt::Waits { until, tried: false, counts: false }, now);
-                return None;
-            }
-        };
-        lane.pace.begin(lane.in_flight, now);
-        lane.in_flight += 1;
-        lane.in_flight_bytes += job.bytes as usize;
-        self.in_flight_bytes.begin(class, job.bytes as usize);
-        if let Some(pool) = self.pools.get_mut(pool) {
-            pool.begin(class);
-        }
-        let probes = is_probe.then_some(target);
-        Some(PlannerPick::Send(key, self.mark_in_flight(key, job, Some((pool.to_owned(), class)), probes, now)))
-    }
-
-    /// Lets a job expire that reached its age.
-    pub(super) fn expire(&mut self, key: LaneKey, job: PlannedJob, now: i64) -> PlannerPick {
-        PlannerPick::Expire(key, self.mark_in_flight(key, job, None, None, now))
-    }
-
-    /// A job is under way from now on.
-    fn mark_in_flight(
-        &mut self,
-        key: LaneKey,
-        job: PlannedJob,
-        place: Option<(String, DeliveryClass)>,
-        probes: Option<Arc<str>>,
-        now: i64,
-    ) -> PlannedJob {
-        let Some(lane) = self.lanes.get_mut(&key) else { return job };
-        let stored = lane.cached.remove(&job.sequence);
-        self.cached = self.cached.saturating_sub(bytes_of(stored.as_ref()));
-        self.rowless_in_flight += usize::from(!job.has_row);
-        let flight = InFlightJob { place, scope: lane.rules.scope, job: job.clone(), began: now, probes };
-        self.in_flight.insert((key, job.sequence), flight);
-        self.queue(key, now);
-        PlannedJob { stored, ..job }
     }
 
     fn unqueue(&mut self, key: LaneKey, queued: LaneQueueing, pool: &str) {
@@ -442,6 +316,6 @@ impl Planner {
     }
 }
 
-fn bytes_of(stored: Option<&CachedEvent>) -> usize {
+pub(super) fn bytes_of(stored: Option<&CachedEvent>) -> usize {
     stored.map_or(0, |stored| stored.text.len())
 }

@@ -1,25 +1,28 @@
-//! Whose turn it is in a pool, and how much of it one lane may take.
+//! Whose turn it is in a pool, and how much of it one lane, and one receiver, may take.
 //!
 //! - The lower priority number goes first; equals take turns. Waiting counts: a lane that was passed [`AGE_STEP`] times is
 //!   as good as one of the next lower number, so nobody waits for ever.
-//! - A lane whose deliveries take long is slow. All slow lanes together leave a quarter of the pool to the others, and no
-//!   lane takes more than three quarters of what the others leave it, unless it has the pool to itself. So whoever is
-//!   quick finds a place at once, however many deliveries hang.
+//! - A delivery is quick if the lane's last one took no longer than a second and, while others of the lane are in flight,
+//!   one of them ended within the last second. Everything else is slow: a lane that was never tried too, and a quick delivery
+//!   that is in flight for more than a second. All slow ones together leave a quarter of the pool to the quick ones.
+//! - No lane, and no origin (the lanes of one receiver), takes more than three quarters of what the others leave it: of the
+//!   pool, and of the share of slow deliveries. So however many deliveries hang, a lane of another receiver finds a place.
+//!   A lane or an origin that has the pool to itself uses all of it.
 //! - All replays together take a quarter of the pool at most, at least one delivery at a time.
-//! - In a pool of less than four nothing is left to leave: there a slow lane holds up the others.
+//! - In a pool of less than four there is nothing to leave: a slow lane holds up the others.
 
 use super::lane::LaneKey;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 /// Deliveries of a pool that count for a waiting lane as much as one number of priority.
 pub(super) const AGE_STEP: u64 = 8;
 /// A delivery that takes longer, in milliseconds, makes its lane a slow one.
 const QUICK_MILLIS: i64 = 1000;
 
-/// What a lane's deliveries are.
+/// How a delivery counts in its pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DeliveryClass {
-    /// The last one was quick, or nothing is known yet and none is under way.
     Quick,
     Slow,
     Replay,
@@ -32,34 +35,74 @@ impl DeliveryClass {
 /// How a lane's deliveries went lately.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LanePace {
-    was_quick: Option<bool>,
-    /// When one of them last ended, or the first of them began.
-    moved_at: i64,
+    /// Whether the last one that ended was quick, and when it ended.
+    last: Option<(bool, i64)>,
 }
 
 impl LanePace {
-    /// A delivery begins, with so many under way before it.
-    pub(super) const fn begin(&mut self, in_flight: u32, now: i64) {
-        if in_flight == 0 {
-            self.moved_at = now;
+    /// A delivery that began then is over.
+    pub(super) const fn end(&mut self, began: i64, now: i64) {
+        self.last = Some((!is_slow(began, now), now));
+    }
+
+    /// What the next delivery counts as, with so many in flight.
+    pub(super) const fn class(&self, in_flight: u32, now: i64) -> DeliveryClass {
+        match self.last {
+            // If many are in flight and none ends, they may hang.
+            Some((true, ended_at)) if in_flight == 0 || now.saturating_sub(ended_at) <= QUICK_MILLIS => {
+                DeliveryClass::Quick
+            }
+            _ => DeliveryClass::Slow,
+        }
+    }
+}
+
+/// Whether a delivery takes longer than a quick one.
+pub(super) const fn is_slow(began: i64, now: i64) -> bool {
+    now.saturating_sub(began) > QUICK_MILLIS
+}
+
+/// What a lane, or an origin, has in flight in a pool.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct PoolShare {
+    pub(super) in_flight: u32,
+    /// Those of them that are slow or replayed.
+    pub(super) slow: u32,
+}
+
+impl PoolShare {
+    pub(super) const fn begin(&mut self, class: DeliveryClass) {
+        self.in_flight += 1;
+        if !matches!(class, DeliveryClass::Quick) {
+            self.slow += 1;
         }
     }
 
-    /// A delivery that began then is over.
-    pub(super) const fn end(&mut self, began: i64, now: i64) {
-        self.was_quick = Some(now.saturating_sub(began) <= QUICK_MILLIS);
-        self.moved_at = now;
+    pub(super) const fn end(&mut self, class: DeliveryClass) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        if !matches!(class, DeliveryClass::Quick) {
+            self.slow = self.slow.saturating_sub(1);
+        }
     }
 
-    /// What the next delivery counts as, with so many under way.
-    pub(super) const fn class(&self, in_flight: u32, now: i64) -> DeliveryClass {
-        let is_quick = match self.was_quick {
-            None => in_flight == 0,
-            // None of many coming back is a sign, too, before the first of them is over.
-            Some(was_quick) => was_quick && (in_flight == 0 || now.saturating_sub(self.moved_at) <= QUICK_MILLIS),
-        };
-        if is_quick { DeliveryClass::Quick } else { DeliveryClass::Slow }
+    /// A quick delivery became a slow one.
+    pub(super) const fn slow_down(&mut self) {
+        self.slow += 1;
     }
+
+    /// Whether this lane or origin may begin another delivery, beside all that are in flight.
+    const fn has_share(self, concurrency: u32, all: Self, class: DeliveryClass) -> bool {
+        let fits = has_share(concurrency, all.in_flight, self.in_flight);
+        fits && (matches!(class, DeliveryClass::Quick) || has_share(most(concurrency), all.slow, self.slow))
+    }
+}
+
+/// The receiver of a lane's deliveries in a pool.
+#[derive(Debug, Default)]
+struct PoolOrigin {
+    /// Lanes that may send to it.
+    lanes: u32,
+    share: PoolShare,
 }
 
 /// The lanes of a pool with something to send, and what runs in it.
@@ -70,10 +113,11 @@ pub(super) struct PoolQueue {
     replays: BTreeSet<(u64, LaneKey)>,
     /// Deliveries that were begun.
     begun: u64,
-    slow_in_flight: u32,
+    share: PoolShare,
     replays_in_flight: u32,
     /// Lanes that may send in this pool.
-    pub(super) lanes: u32,
+    lanes: u32,
+    origins: HashMap<Arc<str>, PoolOrigin>,
 }
 
 impl PoolQueue {
@@ -102,55 +146,101 @@ impl PoolQueue {
         self.of(class).remove(&(rank, lane));
     }
 
+    /// Whether a lane may send in this pool.
+    pub(super) const fn is_used(&self) -> bool {
+        self.lanes > 0
+    }
+
+    /// A lane may send in this pool from now on.
+    pub(super) fn add_lane(&mut self, origin: &Arc<str>) {
+        self.lanes += 1;
+        self.origins.entry(Arc::clone(origin)).or_default().lanes += 1;
+    }
+
+    /// A lane may not any more.
+    pub(super) fn remove_lane(&mut self, origin: &Arc<str>) {
+        debug_assert!(self.lanes > 0, "a lane leaves a pool that has none");
+        self.lanes = self.lanes.saturating_sub(1);
+        if let Some(known) = self.origins.get_mut(origin) {
+            known.lanes = known.lanes.saturating_sub(1);
+        }
+        self.forget_unused(origin);
+    }
+
+    fn forget_unused(&mut self, origin: &Arc<str>) {
+        if self.origins.get(origin).is_some_and(|it| it.lanes == 0 && it.share.in_flight == 0) {
+            self.origins.remove(origin);
+        }
+    }
+
     /// The lane whose turn it is, of those that `may` begin another.
     pub(super) fn next(
         &self,
         concurrency: u32,
-        may: impl Fn(LaneKey) -> bool,
+        may: impl Fn(LaneKey, DeliveryClass) -> bool,
     ) -> Option<(DeliveryClass, u64, LaneKey)> {
+        let slow_fits = self.lanes <= 1 || self.share.slow < most(concurrency);
         let first = |class: DeliveryClass| {
             let (set, is_open) = match class {
                 DeliveryClass::Quick => (&self.quick, true),
-                DeliveryClass::Slow => (&self.slow, self.lanes <= 1 || self.slow_in_flight < most(concurrency)),
+                DeliveryClass::Slow => (&self.slow, slow_fits),
                 DeliveryClass::Replay => {
-                    let has_share = self.replays_in_flight < (concurrency / 4).max(1);
-                    (&self.replays, has_share && (self.lanes <= 1 || self.slow_in_flight < most(concurrency)))
+                    (&self.replays, slow_fits && self.replays_in_flight < (concurrency / 4).max(1))
                 }
             };
-            let found = is_open.then(|| set.iter().find(|(_, lane)| may(*lane))).flatten();
+            let found = is_open.then(|| set.iter().find(|(_, lane)| may(*lane, class))).flatten();
             found.map(|(rank, lane)| (*rank, *lane, class))
         };
         let next = DeliveryClass::ALL.into_iter().filter_map(first).min_by_key(|(rank, lane, _)| (*rank, *lane));
         next.map(|(rank, lane, class)| (class, rank, lane))
     }
 
-    /// Whether a lane with so many of all that fly may begin another.
-    pub(super) const fn has_share(&self, concurrency: u32, in_flight: u32, of_lane: u32) -> bool {
-        self.lanes <= 1 || of_lane < most(concurrency.saturating_sub(in_flight.saturating_sub(of_lane)))
+    /// Whether a lane with this in flight may begin another delivery to its origin.
+    pub(super) fn has_share(&self, concurrency: u32, lane: PoolShare, origin: &str, class: DeliveryClass) -> bool {
+        if self.lanes <= 1 {
+            return true;
+        }
+        let of_origin = self.origins.get(origin).map(|it| it.share).unwrap_or_default();
+        lane.has_share(concurrency, self.share, class)
+            && (self.origins.len() <= 1 || of_origin.has_share(concurrency, self.share, class))
     }
 
-    pub(super) const fn begin(&mut self, class: DeliveryClass) {
+    pub(super) fn begin(&mut self, class: DeliveryClass, origin: &Arc<str>) {
         self.begun += 1;
-        match class {
-            DeliveryClass::Quick => (),
-            DeliveryClass::Slow => self.slow_in_flight += 1,
-            DeliveryClass::Replay => {
-                self.slow_in_flight += 1;
-                self.replays_in_flight += 1;
-            }
+        self.share.begin(class);
+        self.origins.entry(Arc::clone(origin)).or_default().share.begin(class);
+        self.replays_in_flight += u32::from(class == DeliveryClass::Replay);
+    }
+
+    /// A quick delivery is in flight for so long that it is a slow one.
+    pub(super) fn slow_down(&mut self, origin: &Arc<str>) {
+        self.share.slow_down();
+        if let Some(known) = self.origins.get_mut(origin) {
+            known.share.slow_down();
         }
     }
 
-    pub(super) const fn end(&mut self, class: DeliveryClass) {
-        match class {
-            DeliveryClass::Quick => (),
-            DeliveryClass::Slow => self.slow_in_flight = self.slow_in_flight.saturating_sub(1),
-            DeliveryClass::Replay => {
-                self.slow_in_flight = self.slow_in_flight.saturating_sub(1);
-                self.replays_in_flight = self.replays_in_flight.saturating_sub(1);
-            }
+    pub(super) fn end(&mut self, class: DeliveryClass, origin: &Arc<str>) {
+        self.share.end(class);
+        if let Some(known) = self.origins.get_mut(origin) {
+            known.share.end(class);
         }
+        if class == DeliveryClass::Replay {
+            self.replays_in_flight = self.replays_in_flight.saturating_sub(1);
+        }
+        self.forget_unused(origin);
     }
+}
+
+/// Whether one that has `own` of all in flight may begin another: three quarters of what the others leave it.
+const fn has_share(places: u32, all: u32, own: u32) -> bool {
+    own < most(places.saturating_sub(all.saturating_sub(own)))
+}
+
+/// The origin of a URL: its scheme, host and port.
+pub(super) fn origin_of(target: &str) -> Arc<str> {
+    let path = target.match_indices('/').nth(2).map_or(target.len(), |(at, _)| at);
+    target.get(..path).unwrap_or(target).into()
 }
 
 /// Three quarters, rounded up; one at least.
@@ -177,13 +267,13 @@ mod tests {
             turns.insert(DeliveryClass::Quick, turns.rank(one), lane(1));
             let mut count = 0;
             loop {
-                let Some((class, rank, next)) = turns.next(1, |_| true) else { panic!("nobody's turn") };
+                let Some((class, rank, next)) = turns.next(1, |_, _| true) else { panic!("nobody's turn") };
                 if next == lane(2) {
                     break;
                 }
                 turns.remove(class, rank, next);
-                turns.begin(class);
-                turns.end(class);
+                turns.begin(class, &"http://a".into());
+                turns.end(class, &"http://a".into());
                 turns.insert(class, turns.rank(one), next);
                 count += 1;
             }
@@ -200,8 +290,8 @@ mod tests {
                 let mut turns = PoolQueue { lanes: 2, ..PoolQueue::default() };
                 turns.insert(class, 0, lane(1));
                 let begun = (0..1000).take_while(|_| {
-                    let next = turns.next(concurrency, |_| true);
-                    next.inspect(|(class, ..)| turns.begin(*class)).is_some()
+                    let next = turns.next(concurrency, |_, _| true);
+                    next.inspect(|(class, ..)| turns.begin(*class, &"http://a".into())).is_some()
                 });
                 assert_eq!(begun.count(), most, "{concurrency} {class:?}");
             }
@@ -209,20 +299,56 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_is_slow_after_a_slow_delivery_and_while_none_comes_back() {
+    fn a_lane_is_slow_until_it_was_quick_after_a_slow_delivery_and_while_none_comes_back() {
         let mut pace = LanePace::default();
-        assert_eq!(
-            [0, 1].map(|in_flight| pace.class(in_flight, 0)),
-            [DeliveryClass::Quick, DeliveryClass::Slow],
-            "one to find out"
-        );
-        pace.begin(0, 0);
+        assert_eq!([0, 1].map(|in_flight| pace.class(in_flight, 0)), [DeliveryClass::Slow; 2], "never tried");
         pace.end(0, 1000);
         assert_eq!(pace.class(40, 2000), DeliveryClass::Quick);
         assert_eq!(pace.class(40, 2001), DeliveryClass::Slow, "forty, and none came back for a second");
-        pace.begin(0, 5000);
-        assert_eq!(pace.class(1, 5001), DeliveryClass::Quick);
+        assert_eq!(pace.class(0, 5000), DeliveryClass::Quick);
+        assert_eq!(pace.class(1, 5001), DeliveryClass::Slow, "the first of a burst did not come back yet");
         pace.end(5000, 6001);
         assert_eq!(pace.class(0, 6001), DeliveryClass::Slow);
+    }
+
+    /// How many of class `class` one lane, or one origin with a lane each, begins beside `others` of that class.
+    fn begun(concurrency: u32, class: DeliveryClass, others: u32, is_one_lane: bool) -> u32 {
+        let (hanging, other): (Arc<str>, Arc<str>) = ("http://hangs".into(), "http://other".into());
+        let mut turns = PoolQueue::default();
+        turns.add_lane(&hanging);
+        turns.add_lane(&other);
+        (0..others).for_each(|_| turns.begin(class, &other));
+        let mut lane = PoolShare::default();
+        for count in 0..1000 {
+            if turns.share.in_flight == concurrency || !turns.has_share(concurrency, lane, &hanging, class) {
+                return count;
+            }
+            turns.begin(class, &hanging);
+            if is_one_lane {
+                lane.begin(class);
+            }
+        }
+        1000
+    }
+
+    /// One slow lane took the whole share of the slow ones, and thirty lanes to one receiver the whole pool.
+    #[test]
+    fn neither_a_lane_nor_an_origin_takes_all_that_others_need() {
+        for is_one_lane in [true, false] {
+            for (class, most) in [(DeliveryClass::Quick, 48), (DeliveryClass::Slow, 36)] {
+                assert_eq!(begun(64, class, 0, is_one_lane), most, "{class:?}");
+            }
+            assert_eq!(begun(64, DeliveryClass::Slow, 8, is_one_lane), 30, "three quarters of forty");
+            assert_eq!(begun(2, DeliveryClass::Slow, 0, is_one_lane), 2, "a small pool has nothing to leave");
+        }
+    }
+
+    #[test]
+    fn an_origin_is_all_before_the_path_of_a_url() {
+        for (target, origin) in
+            [("http://a:80/x/y", "http://a:80"), ("https://b/", "https://b"), ("https://b", "https://b"), ("", "")]
+        {
+            assert_eq!(&*origin_of(target), origin);
+        }
     }
 }

@@ -6,6 +6,7 @@
 
 use super::pool_queue::{DeliveryClass, PoolQueue};
 use contract::Pool;
+use std::sync::Arc;
 
 /// One pool in use.
 pub(super) struct PoolPlan {
@@ -44,7 +45,7 @@ impl PoolPlan {
 
     /// Whether deliveries run in it, or a lane waits in it.
     pub(super) fn is_used(&self) -> bool {
-        self.in_flight > 0 || self.ready.lanes > 0 || !self.ready.is_empty()
+        self.in_flight > 0 || self.ready.is_used() || !self.ready.is_empty()
     }
 
     /// A second's worth may begin at once, at least one.
@@ -80,17 +81,18 @@ impl PoolPlan {
         is_short.then(|| self.refilled_at + ((short + rate - 1) / rate).max(1))
     }
 
-    pub(super) fn begin(&mut self, class: DeliveryClass) {
+    pub(super) fn begin(&mut self, class: DeliveryClass, origin: &Arc<str>) {
         self.in_flight += 1;
-        self.ready.begin(class);
+        self.ready.begin(class, origin);
         if self.rate_per_minute.is_some() {
             self.tokens -= TOKEN;
         }
     }
 
-    pub(super) fn end(&mut self, class: DeliveryClass) {
+    pub(super) fn end(&mut self, class: DeliveryClass, origin: &Arc<str>) {
+        debug_assert!(self.in_flight > 0, "a delivery ends in a pool that has none in flight");
         self.in_flight = self.in_flight.saturating_sub(1);
-        self.ready.end(class);
+        self.ready.end(class, origin);
     }
 }
 
@@ -110,7 +112,7 @@ mod tests {
         let mut begun = 0;
         for now in 0..60_000 {
             while plan.has_room(now) {
-                plan.begin(DeliveryClass::Quick);
+                plan.begin(DeliveryClass::Quick, &"http://a".into());
                 begun += 1;
             }
             if now == 0 {
@@ -128,7 +130,7 @@ mod tests {
         for wait in waits.iter().cycle() {
             let Some(count) = begun.get_mut(now as usize / 60_000) else { break };
             while plan.has_room(now) {
-                plan.begin(DeliveryClass::Quick);
+                plan.begin(DeliveryClass::Quick, &"http://a".into());
                 *count += 1;
             }
             now += wait;
@@ -164,7 +166,7 @@ mod tests {
     fn a_time_that_falls_neither_stalls_a_pool_nor_gives_it_more() {
         let mut plan = PoolPlan::new(&pool(1000, Some(60)), 1_000_000);
         assert!(plan.has_room(1_000_000));
-        plan.begin(DeliveryClass::Quick);
+        plan.begin(DeliveryClass::Quick, &"http://a".into());
         assert!(!plan.has_room(400_000));
         assert!(!plan.has_room(1_000_999));
         assert!(plan.has_room(1_001_000));
@@ -176,7 +178,7 @@ mod tests {
             let mut plan = PoolPlan::new(&pool(1000, Some(rate)), 0);
             let mut begun = 0;
             while plan.has_room(3_600_000) {
-                plan.begin(DeliveryClass::Quick);
+                plan.begin(DeliveryClass::Quick, &"http://a".into());
                 begun += 1;
             }
             assert_eq!(begun, most, "{rate}");
@@ -186,15 +188,15 @@ mod tests {
     #[test]
     fn a_change_counts_at_once() {
         let mut plan = PoolPlan::new(&pool(2, None), 0);
-        plan.begin(DeliveryClass::Quick);
-        plan.begin(DeliveryClass::Quick);
+        plan.begin(DeliveryClass::Quick, &"http://a".into());
+        plan.begin(DeliveryClass::Quick, &"http://a".into());
         assert!(!plan.has_room(0));
         plan.change(&pool(3, None));
         assert!(plan.has_room(0));
         plan.change(&pool(1, None));
-        plan.end(DeliveryClass::Quick);
+        plan.end(DeliveryClass::Quick, &"http://a".into());
         assert!(!plan.has_room(0));
-        plan.end(DeliveryClass::Quick);
+        plan.end(DeliveryClass::Quick, &"http://a".into());
         assert!(plan.has_room(0));
     }
 }

@@ -7,9 +7,11 @@ use super::feeder::{LaneReading, group_of};
 use super::lane::{EventArrival, LaneKey, LaneRules, PlannedJob};
 use super::lane_filter::EarlierFilter;
 use super::send::LaneSource;
-use super::worker::DispatchWorker;
+use super::worker::{DispatchWorker, UnbuiltLane};
 use crate::events::stored_at;
-use crate::ledger::{DispatchRows, JobRow, JobSlot, JobState, Ledger, SubscriptionRow, TASKS, TaskRow, tag};
+use crate::ledger::{
+    DispatchRows, EventDigest, JobRow, JobSlot, JobState, Ledger, SubscriptionRow, TASKS, TaskRow, tag,
+};
 use crate::subscriptions::{CompiledSubscription, DEFAULT_POOL, pool_of};
 use contract::{DispatchMode, Error, Position, Result, Sequence, limits};
 use log::TopicNumber;
@@ -40,7 +42,7 @@ impl DispatchWorker {
         // One after the other: the two may be one, and a lock taken twice never comes if a writer asks in between.
         let pools_version = default.dispatch().version();
         let seen = (version, pools_version, replays);
-        let is_due = self.unbuilt.values().any(|at| *at <= now);
+        let is_due = self.unbuilt.values().any(|lane| lane.retry_at <= now);
         if self.reconciled_at == Some(seen) && !self.must_reconcile && !is_due {
             return Ok(());
         }
@@ -48,8 +50,11 @@ impl DispatchWorker {
         self.take_pools(&default.dispatch(), now);
         self.find_pools();
         let (wanted, mut changed) = desired_lanes(&ledger.dispatch(), &self.known);
-        changed.retain(|it| self.unbuilt.get(&it.lane).is_none_or(|at| *at <= now));
-        self.unbuilt.retain(|lane, _| wanted.contains(lane));
+        changed.retain(|it| {
+            self.unbuilt.get(&it.lane).is_none_or(|known| known.retry_at <= now || known.touched != it.touched)
+        });
+        let over: Vec<_> = self.unbuilt.extract_if(.., |lane, _| !wanted.contains(lane)).collect();
+        over.into_iter().for_each(|(lane, _)| self.context.set_unserved(lane, None));
         let gone: Vec<_> =
             self.known.keys().filter(|lane| **lane != TASKS && !wanted.contains(lane)).copied().collect();
         for lane in gone {
@@ -63,6 +68,7 @@ impl DispatchWorker {
             match self.build(ledger, &it, is_first, now).await {
                 Ok(()) => {
                     self.unbuilt.remove(&it.lane);
+                    self.context.set_unserved(it.lane, None);
                     self.known.insert(it.lane, it.touched);
                 }
                 Err(error) => self.postpone_lane(&it, &error, now),
@@ -123,6 +129,7 @@ impl DispatchWorker {
 
     fn forget(&mut self, lane: Uuid, now: i64) {
         let key = LaneKey { lane, part: 0 };
+        self.context.set_unserved(lane, None);
         self.known.remove(&lane);
         self.without_pool.remove(&lane);
         self.breakers_closed.remove(&lane);
@@ -135,28 +142,26 @@ impl DispatchWorker {
         self.feeders.retain(|_, walk| !walk.is_empty());
     }
 
-    /// The events of a lane's open jobs cannot be read: it waits, and no other lane waits for it.
+    /// A lane cannot be built: its secrets cannot be decrypted, or the events of its open jobs cannot be read. It waits, and
+    /// no other lane waits for it.
     fn postpone_lane(&mut self, wanted: &DesiredLane, error: &Error, now: i64) {
         let subscription = &wanted.row.definition.code;
-        tracing::warn!(%error, subscription, "the events of its open jobs cannot be read; nothing is delivered to it");
         self.forget(wanted.lane, now);
-        self.unbuilt.insert(wanted.lane, now.saturating_add(BUILD_RETRY_MILLIS));
+        let retry_at = now.saturating_add(BUILD_RETRY_MILLIS);
+        if self.unbuilt.insert(wanted.lane, UnbuiltLane { touched: wanted.touched, retry_at }).is_none() {
+            tracing::error!(%error, subscription, "a subscription cannot be served; this is tried again");
+        }
+        let line = format!("Nothing is delivered to the subscription {subscription}: {}", error.detail());
+        self.context.set_unserved(wanted.lane, Some(line));
     }
 
     async fn build(&mut self, ledger: &Arc<Ledger>, wanted: &DesiredLane, is_first: bool, now: i64) -> Result<()> {
         let key = LaneKey { lane: wanted.lane, part: 0 };
-        let terms = match CompiledSubscription::of(&wanted.row, &self.context.vault) {
-            Ok(terms) => Arc::new(terms),
-            Err(error) => {
-                tracing::error!(%error, subscription = wanted.row.definition.code, "a subscription cannot be served");
-                self.forget(wanted.lane, now);
-                return Ok(());
-            }
-        };
+        let terms = Arc::new(CompiledSubscription::of(&wanted.row, &self.context.vault)?);
         let (through, open, past) = {
             let rows = ledger.dispatch();
             let Some(lane) = rows.lane(wanted.lane) else { return Ok(()) };
-            let open: Vec<_> = lane.open().map(|(sequence, row)| (sequence, row.clone())).collect();
+            let open: Vec<_> = lane.rows_after(Sequence::ZERO).collect();
             (lane.recorded_through(), open, lane.past_filters().to_vec())
         };
         let mut rules = rules(&terms, wanted);
@@ -177,12 +182,8 @@ impl DispatchWorker {
             if is_dead && terms.mode != DispatchMode::BlockOnError {
                 continue;
             }
-            let stored = stored_at(ledger, topic, sequence).await?.filter(|event| event.sequence == sequence);
-            let Some(stored) = stored else { continue };
-            let ordered = terms.mode != DispatchMode::Immediate;
-            let group = ordered.then(|| group_of(&stored.text)).flatten();
-            let bytes = u32::try_from(stored.text.len()).unwrap_or(u32::MAX);
-            let event = EventArrival { time: stored.created_at.millis(), bytes };
+            let Some((event, group)) = row_event(ledger, topic, sequence, &row).await? else { continue };
+            let group = group.filter(|_| terms.mode != DispatchMode::Immediate);
             let job = row_job(&rules, &row, sequence, group, terms.mode, event);
             self.planner.offer_row(key, job, is_dead, now);
         }
@@ -268,7 +269,7 @@ fn rules(subscription: &CompiledSubscription, wanted: &DesiredLane) -> LaneRules
         target: subscription.delivery.target.as_str().into(),
         delay_millis: if replay.is_some() { 0 } else { subscription.delay_millis },
         max_age_millis: subscription.max_age_millis,
-        ages_from: replay.map(|(_, at)| at),
+        ages_from: Some(replay.map_or(wanted.row.created_at, |(_, at)| at)),
         is_replay: replay.is_some(),
         paused: wanted.row.paused.is_some(),
     }
@@ -289,6 +290,24 @@ fn task_rules(pool: String) -> LaneRules {
     }
 }
 
+/// What is known of the event of a job with a row, and its group: what the row keeps, or else what the log says. `None`: the
+/// event was removed, and the row of an older version kept nothing.
+async fn row_event(
+    ledger: &Ledger,
+    topic: TopicNumber,
+    sequence: Sequence,
+    row: &JobRow,
+) -> Result<Option<(EventArrival, Option<u64>)>> {
+    if let Some(EventDigest { arrived, bytes, group }) = &row.digest {
+        return Ok(Some((EventArrival { time: *arrived, bytes: *bytes }, group.as_deref().map(tag))));
+    }
+    let stored = stored_at(ledger, topic, sequence).await?.filter(|event| event.sequence == sequence);
+    Ok(stored.map(|stored| {
+        let bytes = u32::try_from(stored.text.len()).unwrap_or(u32::MAX);
+        (EventArrival { time: stored.created_at.millis(), bytes }, group_of(&stored.text))
+    }))
+}
+
 fn row_job(
     rules: &LaneRules,
     row: &JobRow,
@@ -304,19 +323,7 @@ fn row_job(
     };
     let (spent, tried) = (row.spent, row.tried);
     let mode = if group.is_none() { DispatchMode::Immediate } else { mode };
-    PlannedJob {
-        sequence,
-        group,
-        mode,
-        due,
-        expires,
-        has_row: true,
-        spent,
-        tried,
-        target: None,
-        bytes: event.bytes,
-        stored: None,
-    }
+    PlannedJob { sequence, group, mode, due, expires, has_row: true, spent, tried, target: None, event, stored: None }
 }
 
 /// When a task expires: a day after it was to be delivered at first, or after a person had it tried again.
@@ -346,7 +353,7 @@ fn task_job(task: &TaskRow, row: Option<&JobRow>) -> PlannedJob {
         spent: row.map_or(0, |row| row.spent),
         tried: row.map_or(0, |row| row.tried),
         target: Some(task.task.target.as_str().into()),
-        bytes: u32::try_from(task.task.payload.len()).unwrap_or(u32::MAX),
+        event: EventArrival { time: task.at, bytes: u32::try_from(task.task.payload.len()).unwrap_or(u32::MAX) },
         stored: None,
     }
 }

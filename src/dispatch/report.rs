@@ -5,8 +5,8 @@
 
 use super::retry::NextStep;
 use crate::ledger::{
-    Command, DeadLetterRow, Decision, DeliveredJob, DispatchFact, Entry, JobKey, JobRow, JobSlot, JobState, Ledger,
-    StoredDeadLetter, SubscriptionRow,
+    Command, DeadLetterRow, Decision, DeliveredJob, DispatchFact, Entry, EventDigest, JobKey, JobRow, JobSlot,
+    JobState, Ledger, StoredDeadLetter, SubscriptionRow,
 };
 use crate::subscriptions::{OperationalEvent, announce};
 use contract::{
@@ -45,6 +45,7 @@ pub(super) struct FailedJob {
     /// The subscription; tasks have none.
     pub(super) subscription: Option<Uuid>,
     pub(super) event: Uuid,
+    pub(super) digest: Option<EventDigest>,
     /// What was tried; nothing of a job that expired.
     pub(super) attempt: Option<JobAttempt>,
     pub(super) next: NextStep,
@@ -59,7 +60,8 @@ impl RecordDeliveries {
 impl FailedJob {
     fn bytes(&self) -> usize {
         let response = self.attempt.as_ref().and_then(|attempt| attempt.response.as_ref());
-        256 + response.map_or(0, String::len)
+        let group = self.digest.as_ref().and_then(|digest| digest.group.as_ref());
+        256 + response.map_or(0, String::len) + group.map_or(0, String::len)
     }
 }
 
@@ -97,7 +99,7 @@ fn end_jobs(lane: Uuid, report: &LaneReport, decision: &mut Decision<'_>) -> Res
 }
 
 fn fail(failed: &FailedJob, decision: &mut Decision<'_>) -> Result<()> {
-    let FailedJob { job, subscription, event, attempt, next } = failed;
+    let FailedJob { job, subscription, event, digest, attempt, next } = failed;
     let (slot, row) = {
         let dispatch = decision.dispatch();
         let slot = dispatch.slot(*job);
@@ -106,23 +108,25 @@ fn fail(failed: &FailedJob, decision: &mut Decision<'_>) -> Result<()> {
         }
         (slot, subscription.and_then(|id| dispatch.subscription_row(id).ok()))
     };
+    let has_digest = matches!(&slot, Some(JobSlot::Open(row)) if row.digest.is_some());
+    let digest = digest.clone().filter(|_| !has_digest);
     let (retry_at, counts) = match next {
         NextStep::Done => return Ok(()),
         NextStep::Later(until) => {
             let reason = attempt.as_ref().map(deferral_reason);
-            let what = DispatchFact::JobDeferred { job: *job, event: *event, until: *until, reason };
+            let what = DispatchFact::JobDeferred { job: *job, event: *event, until: *until, reason, digest };
             decision.add_entry(Entry::Dispatch { what })?;
             return Ok(());
         }
         NextStep::Again(at) => (Some(*at), true),
         NextStep::Gone => (Some(decision.now()), false),
         NextStep::Dead => (None, true),
-        NextStep::Expired => return expire((*job, slot), row.as_ref(), *event, decision),
+        NextStep::Expired => return expire((*job, slot), row.as_ref(), (*event, digest), decision),
     };
     let Some(attempt) = attempt.clone() else { return Ok(()) };
     let (job, event) = (*job, *event);
     let error = attempt.error.clone().unwrap_or_else(unknown);
-    let what = DispatchFact::JobAttempted { job, event, attempt, retry_at, counts };
+    let what = DispatchFact::JobAttempted { job, event, attempt, retry_at, counts, digest };
     decision.add_entry(Entry::Dispatch { what })?;
     match (next, row) {
         (NextStep::Gone, Some(row)) if row.paused.is_none() => pause(&row, decision),
@@ -135,7 +139,7 @@ fn fail(failed: &FailedJob, decision: &mut Decision<'_>) -> Result<()> {
 fn expire(
     (job, slot): (JobKey, Option<JobSlot>),
     row: Option<&SubscriptionRow>,
-    event: Uuid,
+    (event, digest): (Uuid, Option<EventDigest>),
     decision: &mut Decision<'_>,
 ) -> Result<()> {
     let seconds = row.map_or(limits::JOB_AGE_SECONDS_DEFAULT, |row| row.definition.max_age_seconds);
@@ -151,7 +155,7 @@ fn expire(
     let last = known.as_ref().and_then(|known| known.attempts.last()).and_then(|attempt| attempt.error.as_ref());
     let tried = last.map_or_else(String::new, |last| format!(" The last attempt: {}: {}", last.class, last.message));
     let message = format!("The job was not delivered within its maximum age of {seconds} seconds.{tried}");
-    decision.add_entry(Entry::Dispatch { what: DispatchFact::JobExpired { job, event } })?;
+    decision.add_entry(Entry::Dispatch { what: DispatchFact::JobExpired { job, event, digest } })?;
     give_up(job, row, event, AttemptError { class: EXPIRED.to_owned(), message }, decision)
 }
 

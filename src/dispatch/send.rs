@@ -4,7 +4,7 @@ use super::DispatchContext;
 use super::lane::{CachedEvent, LaneKey, PlannedJob};
 use crate::delivery::{AttemptOutcome, AttemptReport, DeliveryPayload, DeliveryRequest, ErrorClass};
 use crate::events::stored_at;
-use crate::ledger::{JobSlot, Ledger, TASKS, TaskRow};
+use crate::ledger::{EventDigest, JobSlot, Ledger, TASKS, TaskRow};
 use crate::subscriptions::{CompiledSubscription, DeliverySettings, EventSummary};
 use contract::Timestamp;
 use futures_util::FutureExt;
@@ -41,6 +41,8 @@ pub(crate) struct DeliveryResult {
     pub(super) key: LaneKey,
     pub(super) job: PlannedJob,
     pub(super) event: Uuid,
+    /// What the row of a job that was not delivered is to keep of its event.
+    pub(super) digest: Option<EventDigest>,
     pub(super) began_at: i64,
     pub(super) token: u64,
     pub(super) source: LaneSource,
@@ -62,8 +64,8 @@ pub(super) enum JobResult {
 pub(super) struct PanicFallback(DeliveryResult);
 
 impl PanicFallback {
-    pub(super) fn of(key: LaneKey, job: &PlannedJob, errand: &LaneSource, now: i64, token: u64) -> Self {
-        let target: Arc<str> = match errand {
+    pub(super) fn of(key: LaneKey, job: &PlannedJob, source: &LaneSource, now: i64, token: u64) -> Self {
+        let target: Arc<str> = match source {
             LaneSource::Events { subscription: terms, .. } => terms.delivery.target.as_str().into(),
             LaneSource::Tasks => "".into(),
         };
@@ -71,7 +73,8 @@ impl PanicFallback {
         // The event is not held twice while it is sent.
         let job = PlannedJob { stored: None, target: job.target.clone(), ..*job };
         let came = JobResult::Attempted(internal_failure());
-        Self(DeliveryResult { key, job, event, began_at: now, token, source: errand.clone(), target, result: came })
+        let source = source.clone();
+        Self(DeliveryResult { key, job, event, digest: None, began_at: now, token, source, target, result: came })
     }
 
     /// What `flight` comes to, unless it panics.
@@ -100,21 +103,22 @@ pub(super) async fn send_event(
         }
     };
     drop(ledger);
-    let errand = LaneSource::Events { subscription: Arc::clone(&terms), topic, replay };
-    let landed = |event, came| DeliveryResult {
+    let source = LaneSource::Events { subscription: Arc::clone(&terms), topic, replay };
+    let ended = |event, digest, result| DeliveryResult {
         key,
         job: job.clone(),
         event,
+        digest,
         began_at: now,
         token,
-        source: errand,
+        source,
         target,
-        result: came,
+        result,
     };
     let stored = match stored {
         Ok(Some(stored)) => stored,
-        Ok(None) => return landed(Uuid::nil(), JobResult::Gone),
-        Err(_) => return landed(Uuid::nil(), JobResult::Attempted(event_unreadable())),
+        Ok(None) => return ended(Uuid::nil(), None, JobResult::Gone),
+        Err(_) => return ended(Uuid::nil(), None, JobResult::Attempted(event_unreadable())),
     };
     let peek = EventSummary::at(&stored.text);
     let (id, signing) = (stored.id.to_string(), terms.signing(now));
@@ -131,7 +135,9 @@ pub(super) async fn send_event(
         ..unsigned_delivery(&terms.delivery, payload, &id, context.clock.now())
     };
     let attempt = attempt(&context, delivery).await;
-    landed(stored.id, JobResult::Attempted(attempt))
+    let is_row = attempt.outcome != AttemptOutcome::Done;
+    let digest = is_row.then(|| digest_of(&job, peek.as_ref().and_then(EventSummary::group)));
+    ended(stored.id, digest, JobResult::Attempted(attempt))
 }
 
 pub(super) async fn send_task(
@@ -160,7 +166,8 @@ pub(super) async fn send_task(
         _ => JobResult::Gone,
     };
     let event = row.map_or(Uuid::nil(), |row| row.id);
-    DeliveryResult { key, job, event, began_at: now, token, source: LaneSource::Tasks, target, result: came }
+    let source = LaneSource::Tasks;
+    DeliveryResult { key, job, event, digest: None, began_at: now, token, source, target, result: came }
 }
 
 /// A job that reached its maximum age: nothing is sent, but which event it is about must be known.
@@ -168,32 +175,35 @@ pub(super) async fn expire(
     ledger: Arc<Ledger>,
     key: LaneKey,
     job: PlannedJob,
-    errand: LaneSource,
+    source: LaneSource,
     now: i64,
     token: u64,
 ) -> DeliveryResult {
-    let known = known_event(&ledger, key, &job);
-    let found = match (&errand, known) {
-        (_, Some(event)) => Ok(Some(event)),
-        (LaneSource::Tasks, None) => Ok(None),
-        (LaneSource::Events { topic, .. }, None) => {
+    let group_at = |text: &[u8]| EventSummary::at(text).and_then(|event| event.group());
+    let found = match (&source, known_event(&ledger, key, &job), &job.stored) {
+        (LaneSource::Events { .. }, _, Some(cached)) => Ok(Some((cached.id, Some(group_at(&cached.text))))),
+        (_, Some(event), _) => Ok(Some((event, None))),
+        (LaneSource::Tasks, None, _) => Ok(None),
+        (LaneSource::Events { topic, .. }, None, None) => {
             let stored = stored_at(&ledger, *topic, job.sequence).await;
-            stored.map(|it| it.filter(|it| it.sequence == job.sequence).map(|it| it.id))
+            stored.map(|it| it.filter(|it| it.sequence == job.sequence).map(|it| (it.id, Some(group_at(&it.text)))))
         }
     };
-    let (event, came) = match found {
-        Ok(Some(event)) => (event, JobResult::Expired),
-        Ok(None) => (Uuid::nil(), JobResult::Gone),
-        Err(_) => (Uuid::nil(), JobResult::Attempted(event_unreadable())),
+    let (event, digest, result) = match found {
+        Ok(Some((event, group))) => (event, group.map(|group| digest_of(&job, group)), JobResult::Expired),
+        Ok(None) => (Uuid::nil(), None, JobResult::Gone),
+        Err(_) => (Uuid::nil(), None, JobResult::Attempted(event_unreadable())),
     };
-    DeliveryResult { key, job, event, began_at: now, token, source: errand, target: "".into(), result: came }
+    DeliveryResult { key, job, event, digest, began_at: now, token, source, target: "".into(), result }
+}
+
+/// What the row of a job keeps of its event.
+const fn digest_of(job: &PlannedJob, group: Option<String>) -> EventDigest {
+    EventDigest { arrived: job.event.time, bytes: job.event.bytes, group }
 }
 
 /// The event, or the task, of a job, where that is known without reading the log.
 fn known_event(ledger: &Ledger, key: LaneKey, job: &PlannedJob) -> Option<Uuid> {
-    if let Some(stored) = &job.stored {
-        return Some(stored.id);
-    }
     let rows = ledger.dispatch();
     if key.lane == TASKS {
         return rows.task_numbered(job.sequence).map(|row| row.id);

@@ -1,7 +1,7 @@
 //! Jobs that wait: in their groups, how they get in, go out into their lanes, and come back; and for room for their rows.
 
 use super::lane::{AfterAttempt, EventArrival, LaneKey, PlannedJob, PlannerPick};
-use super::message_groups::{GroupPromotion, MessageGroup, WaitingMember};
+use super::message_groups::{ExpiredMember, GroupPromotion, MessageGroup, WaitingMember};
 use super::planner::Planner;
 use contract::Sequence;
 use std::collections::{HashSet, VecDeque};
@@ -106,13 +106,15 @@ impl Planner {
             self.queue(key, now);
             return None;
         }
-        // It is not sent, so what its event is does not matter.
-        let event = EventArrival { time: expires, bytes: 0 };
-        let fresh = PlannedJob { due: expires, expires, ..lane.rules.fresh(sequence, Some(group), event) };
         let scope = lane.rules.scope;
         let waited = self.group_of(scope, group).and_then(|group| group.expire((key, sequence)));
         match waited {
-            Some(known) => Some(self.expire(key, known.unwrap_or(fresh), now)),
+            Some(ExpiredMember::Row(job)) => Some(self.expire(key, *job, now)),
+            Some(ExpiredMember::Fresh(event)) => {
+                let rules = &self.lanes.get(&key)?.rules;
+                let job = PlannedJob { due: expires, expires, ..rules.fresh(sequence, Some(group), event) };
+                Some(self.expire(key, job, now))
+            }
             None => {
                 self.queue(key, now);
                 None

@@ -6,22 +6,18 @@
 //! - A job that failed goes back to the planner when that is durable; so every attempt has a higher token.
 //! - What was under way when a broker died was never written down: whoever comes next sends it again.
 
+mod outcomes;
 mod recording;
 
 use super::DispatchContext;
-use super::breaker::BreakerChange;
 use super::feeder::{PAGE, TopicFeeder};
 use super::lane::{AfterAttempt, LaneKey, PlannedJob, PlannerPick};
 use super::lease::TakeLease;
-use super::log_lines::{log_expiry, log_failure};
 use super::planner::Planner;
-use super::report::{FailedJob, LaneReport, RecordDeliveries, job_attempt};
-use super::retry::{self, NextStep};
-use super::send::{DeliveryResult, JobResult, LaneSource, PanicFallback, expire, send_event, send_task};
+use super::report::{LaneReport, RecordDeliveries};
+use super::send::{DeliveryResult, LaneSource, PanicFallback, expire, send_event, send_task};
 use crate::clock::LogClock;
-use crate::delivery::AttemptOutcome;
-use crate::ledger::{DeliveredJob, JobKey, JobSlot, Ledger, TASKS};
-use crate::subscriptions::{AnnounceTarget, RetrySchedule};
+use crate::ledger::{JobKey, Ledger, TASKS};
 use contract::{Position, Result, Sequence};
 use log::TopicNumber;
 use std::collections::{BTreeMap, HashMap};
@@ -59,7 +55,7 @@ pub(crate) struct DispatchWorker {
     /// Whether a lane must be built anew though nothing was said about it.
     pub(super) must_reconcile: bool,
     /// Lanes that could not be built, and when that is tried again.
-    pub(super) unbuilt: BTreeMap<Uuid, i64>,
+    pub(super) unbuilt: BTreeMap<Uuid, UnbuiltLane>,
     /// The last task taken in.
     pub(super) last_task: Sequence,
     pub(crate) deliveries: JoinSet<DeliveryResult>,
@@ -81,6 +77,14 @@ pub(crate) struct DispatchWorker {
     pub(super) without_pool: HashMap<Uuid, String>,
     /// The entry that last closed the breaker of each lane's target.
     pub(super) breakers_closed: HashMap<Uuid, Position>,
+}
+
+/// A lane that could not be built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct UnbuiltLane {
+    /// The last entry about it then: a later one may have repaired it.
+    pub(super) touched: Position,
+    pub(super) retry_at: i64,
 }
 
 /// What a turn came to.
@@ -190,7 +194,7 @@ impl DispatchWorker {
             // What waits in the planner cannot be sent before writing works.
             Ok(false) if self.record_again_at.is_some() => WorkerStep::Wait(self.record_again_at),
             Ok(false) => {
-                let unbuilt = self.unbuilt.values().min().copied();
+                let unbuilt = self.unbuilt.values().map(|lane| lane.retry_at).min();
                 WorkerStep::Wait([self.planner.next_time(), wake, unbuilt].into_iter().flatten().min())
             }
             Err(error) => {
@@ -280,84 +284,6 @@ impl DispatchWorker {
         true
     }
 
-    pub(crate) fn delivery_ended(&mut self, landed: std::result::Result<DeliveryResult, JoinError>) {
-        let Some(landed) = task_result(landed) else { return };
-        let now = self.clock.now();
-        let DeliveryResult { key, job, event, began_at, token, source: errand, target, result: came } = landed;
-        let sequence = job.sequence;
-        let id = JobKey { lane: key.lane, sequence };
-        self.context.set_in_flight(id, false);
-        if job.expires <= began_at {
-            self.expiring = self.expiring.saturating_sub(1);
-        }
-        let subscription = match &errand {
-            LaneSource::Events { subscription: terms, .. } => Some(terms.id),
-            LaneSource::Tasks => None,
-        };
-        self.unrecorded += 1;
-        let attempt = match came {
-            JobResult::Attempted(attempt) => attempt,
-            JobResult::Gone => {
-                // Retention was faster.
-                self.lane_report(key.lane).gone.push(sequence);
-                return self.planner.job_ended(key, sequence, AfterAttempt::Over, now);
-            }
-            JobResult::Expired => {
-                log_expiry(&errand, event);
-                let next = NextStep::Expired;
-                return self.report.failed.push(FailedJob { job: id, subscription, event, attempt: None, next });
-            }
-        };
-        let usual = RetrySchedule::of(None, None);
-        let retry = match &errand {
-            LaneSource::Events { subscription: terms, .. } => &terms.delivery.retry,
-            LaneSource::Tasks => &usual,
-        };
-        let next = match retry::next_step(retry, job.spent, attempt.outcome, now, self.context.jitter()) {
-            NextStep::Later(until) => NextStep::Later(retry::deferred_until(until, self.deferrals(id), now)),
-            // A task has no subscription that could pause: it is given up, or it would be sent again at once, for ever.
-            NextStep::Gone if subscription.is_none() => NextStep::Dead,
-            next => next,
-        };
-        let is_alive = is_alive(attempt.outcome, attempt.status);
-        if let Some(turned) = is_alive.and_then(|is_alive| self.planner.record_call(&target, is_alive, now)) {
-            tracing::warn!(?turned, "a target's standing has changed");
-            self.announce_target(&target, turned);
-        }
-        let number = job.tried.saturating_add(1);
-        if next == NextStep::Done {
-            let millis = u32::try_from(attempt.duration.as_millis()).unwrap_or(u32::MAX);
-            let done = DeliveredJob(sequence, number, began_at, millis, attempt.status.unwrap_or(0));
-            self.lane_report(key.lane).done.push(done);
-            return self.planner.job_ended(key, sequence, AfterAttempt::Over, now);
-        }
-        let attempt = job_attempt(&attempt, number, began_at, token);
-        log_failure(&errand, event, &attempt, next);
-        let attempt = Some(attempt);
-        self.report.failed.push(FailedJob { job: id, subscription, event, attempt, next });
-    }
-
-    /// How often a job was put off in a row.
-    fn deferrals(&self, job: JobKey) -> u32 {
-        let Some(ledger) = self.ledger.upgrade() else { return 0 };
-        let slot = ledger.dispatch().lane(job.lane).and_then(|lane| lane.slot(job.sequence));
-        match slot {
-            Some(JobSlot::Open(row)) => row.deferred.map_or(0, |deferred| deferred.count),
-            _ => 0,
-        }
-    }
-
-    /// Whoever listens hears that a target fails, or does not any more.
-    fn announce_target(&self, target: &str, turned: BreakerChange) {
-        let Some(ledger) = self.context.default.upgrade() else { return };
-        let tell = AnnounceTarget { target: target.to_owned(), is_failing: turned == BreakerChange::Failing };
-        tokio::spawn(async move {
-            if let Err(error) = ledger.submit(tell).await {
-                tracing::warn!(%error, "nobody could be told that a target's standing has changed");
-            }
-        });
-    }
-
     fn lane_report(&mut self, lane: Uuid) -> &mut LaneReport {
         self.report.lanes.entry(lane).or_default()
     }
@@ -432,14 +358,5 @@ fn task_result<T>(task: std::result::Result<T, JoinError>) -> Option<T> {
         Ok(came) => Some(came),
         Err(Ok(panic)) => std::panic::resume_unwind(panic),
         Err(Err(_)) => None,
-    }
-}
-
-/// Whether an attempt shows its target alive; nothing where it did not get there for a reason of our own.
-fn is_alive(outcome: AttemptOutcome, status: Option<u16>) -> Option<bool> {
-    match (outcome, status) {
-        (AttemptOutcome::Failed { retryable: false } | AttemptOutcome::Deferred { .. }, None) => None,
-        (AttemptOutcome::Failed { .. }, status) => Some(status.is_some_and(|status| status < 500)),
-        _ => Some(true),
     }
 }

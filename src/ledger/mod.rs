@@ -20,10 +20,11 @@ mod writer;
 
 pub use decide::decision::{Decision, EventDraft, UndoMark};
 pub use decide::idempotency::{IdempotentRequest, ReplyPiece, ReplyRecorder, StoredReply};
+pub(crate) use decide::until_known::{decide_until_known, decide_while_unknown};
 pub use disk::checkpoint::{LastCheckpoint, last_checkpoint};
 pub use disk::row_codec::{AggregateHead, IdempotencyRow};
 pub use facts::carried_rows::CarriedRows;
-pub use facts::dispatch::{DeliveredJob, DispatchFact};
+pub use facts::dispatch::{DeliveredJob, DispatchFact, EventDigest};
 pub use facts::entry::Entry;
 pub use facts::placement::{LogLocation, TopicPlacement};
 pub use failure::read_failed;
@@ -42,8 +43,8 @@ pub use state::dead_letters::{
     DeadLetterRange, DeadLetterRow, DeadLetterRows, DeadLetterSortKey, DecidedDeadLetters, StoredDeadLetter,
 };
 pub use state::dispatch::{
-    DecidedDispatch, DispatchLease, DispatchRows, JobEnd, JobInterest, JobKey, JobRow, JobSlot, JobState, KnownJob, PastFilter,
-    LaneProgress, ReplayRow, StoredTask, SubscriptionRow, TASKS, TaskRow,
+    DecidedDispatch, DispatchLease, DispatchRows, JobEnd, JobInterest, JobKey, JobRow, JobSlot, JobState, KnownJob,
+    LaneProgress, PastFilter, ReplayRow, StoredTask, SubscriptionRow, TASKS, TaskRow,
 };
 pub use state::projections::{DecidedProjections, ProjectionRow, ProjectionRows};
 pub use state::registry::{PlacedTopic, RegisteredTopic, RegisteredType, Registry};
@@ -60,6 +61,7 @@ use disk::checkpoint::CheckpointScheduler;
 use futures_util::FutureExt;
 use log::{Log, LogError, TopicNumber};
 use reclaim::ReclaimMemo;
+use reclaim::log_snapshot::MissingSnapshot;
 use state::catch_up;
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
@@ -105,6 +107,8 @@ enum WriterMessage {
     Command(Box<dyn QueuedCommand>),
     /// Look something up in the durable state.
     Query(Box<dyn FnOnce(&LedgerState) + Send>),
+    /// Write a checkpoint, and say when it is on disk.
+    Checkpoint(oneshot::Sender<Result<()>>),
     /// Finish what was accepted, then stop.
     Close(oneshot::Sender<()>),
 }
@@ -122,8 +126,32 @@ impl Ledger {
         answers_millis: i64,
         incidents: Arc<IncidentReporter>,
     ) -> std::result::Result<Self, LogError> {
-        let (state, checkpointed) =
-            catch_up::fold_log(log.as_ref(), folder.as_deref(), checkpoint_rows, answers_millis).await?;
+        let settings = (checkpoint_rows, answers_millis, MissingSnapshot::Refuse);
+        Self::open_with(log, clock, folder, settings, incidents).await
+    }
+
+    /// The same for a repair, which goes on without the snapshot of reclaimed entries where the log holds no whole one.
+    pub(crate) async fn open_for_repair(
+        log: Arc<dyn Log>,
+        clock: LogClock,
+        folder: PathBuf,
+        checkpoint_rows: usize,
+        answers_millis: i64,
+    ) -> std::result::Result<Self, LogError> {
+        let settings = (checkpoint_rows, answers_millis, MissingSnapshot::DoWithout);
+        Self::open_with(log, clock, Some(folder), settings, Arc::default()).await
+    }
+
+    async fn open_with(
+        log: Arc<dyn Log>,
+        clock: LogClock,
+        folder: Option<PathBuf>,
+        (checkpoint_rows, answers_millis, missing): (usize, i64, MissingSnapshot),
+        incidents: Arc<IncidentReporter>,
+    ) -> std::result::Result<Self, LogError> {
+        let (mut state, checkpointed) =
+            catch_up::fold_log(log.as_ref(), folder.as_deref(), checkpoint_rows, answers_millis, missing).await?;
+        state.start_held(clock.start_after(state.time));
         clock.observe(state.time);
         let clock = Arc::new(clock);
         let (inbox, messages) = mpsc::channel(INBOX_MESSAGES);
@@ -141,6 +169,7 @@ impl Ledger {
             must_compare: false,
             outage: None,
             retry_budget: None,
+            was_full: false,
             failed: None,
         };
         let watched = Arc::clone(&shared);
@@ -218,6 +247,13 @@ impl Ledger {
         answer.await.map_err(|_| self.closed_error())
     }
 
+    /// Has a checkpoint written of everything that is durable by now, if there is a folder for it; returns when it is on disk.
+    pub(crate) async fn checkpoint(&self) -> Result<()> {
+        let (reply, answer) = oneshot::channel();
+        self.send(WriterMessage::Checkpoint(reply)).await?;
+        answer.await.map_err(|_| self.closed_error())?
+    }
+
     /// What is registered, as of the last durable record.
     #[must_use]
     pub fn registry(&self) -> Arc<Registry> {
@@ -253,6 +289,12 @@ impl Ledger {
     #[must_use]
     pub fn now(&self) -> i64 {
         self.clock.now()
+    }
+
+    /// The time that decides what has become of something stored at `stored`.
+    #[must_use]
+    pub fn time_for(&self, stored: i64) -> i64 {
+        self.clock.hold().time_for(stored, self.now())
     }
 
     /// Tells the log's time.

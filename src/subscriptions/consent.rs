@@ -17,7 +17,7 @@ impl Subscriptions<'_> {
             origin: &self.policy.config.dispatch.origin,
             rate_per_minute,
         };
-        match self.context.deliver.request_consent(question).await {
+        match self.deliver.request_consent(question).await {
             ConsentAnswer::Granted { rate_per_minute: None } => Ok(()),
             ConsentAnswer::Granted { rate_per_minute: Some(allowed) } => match rate_per_minute {
                 Some(rate) if rate <= allowed => Ok(()),

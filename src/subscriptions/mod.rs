@@ -13,8 +13,10 @@ mod decide;
 mod operational_events;
 mod pools;
 mod replay;
+mod secrets;
 mod validate;
 mod vault;
+mod view;
 
 pub(crate) use compiled::{CompiledSubscription, DEFAULT_POOL, DeliverySettings, EventSummary, RetrySchedule};
 pub(crate) use decide::check_pool;
@@ -24,26 +26,28 @@ pub(crate) use replay::is_replaced;
 pub(crate) use validate::{host as check_host, task as check_task};
 pub use vault::KEY_FILE;
 pub(crate) use vault::SecretVault;
+pub(crate) use view::new_view;
 
-use crate::delivery::{DeliveryTarget, SecretKind, WebhookSecret};
-use crate::dispatch::DispatchContext;
+use crate::delivery::{CircuitBreakers, Deliver, DeliveryTarget, WebhookSecret};
 use crate::events::{EventReader, PublishRules, before_earliest};
 use crate::ledger::{LaneProgress, Ledger, ReplyRecorder, SubscriptionRow, read_failed};
 use crate::logs::{LocatedTopic, LogRef, Logs};
 use contract::{
-    Cursor, Error, Kind, NewSecret, NewSubscription, Offset, Page, ProducerId, Result, Sequence, StartFrom,
-    Subscription, SubscriptionChange, SubscriptionStatus, SubscriptionWithSecret, TargetBreaker, Timestamp, Violation,
-    limits,
+    Cursor, Error, Kind, NewSecret, NewSubscription, Offset, Page, ProducerId, Result, SecretKind, Sequence, StartFrom,
+    Subscription, SubscriptionChange, SubscriptionWithSecret, TargetBreaker, Timestamp, Violation, limits,
 };
 use decide::{
-    ChangeSubscription, CreateSubscription, SetSubscriptionState, StartPoint, SubscriptionTransition, code_taken,
+    ChangeSubscription, CreateSubscription, SetSubscriptionState, StartPoint, SubscriptionTransition,
+    changed_concurrently, code_taken,
 };
 use log::RecordQuery;
+use secrets::{ChangedSecrets, split_secrets};
 use std::sync::Arc;
 use tokio::sync::{RwLockReadGuard, RwLockWriteGuard};
 use uuid::Uuid;
 use validate::SecretExposure;
-use vault::{SigningSecret, SubscriptionSecrets};
+use vault::SigningSecret;
+use view::SubscriptionProgress;
 
 /// How often a request is decided anew because something changed under it, before it is told to come back.
 const TRIES_MAX: usize = 8;
@@ -56,7 +60,10 @@ pub(crate) struct Subscriptions<'a> {
     pub(crate) policy: &'a PublishRules,
     pub(crate) reader: EventReader<'a>,
     pub(crate) vault: &'a SecretVault,
-    pub(crate) context: &'a DispatchContext,
+    pub(crate) deliver: &'a dyn Deliver,
+    pub(crate) breakers: &'a CircuitBreakers,
+    /// This process, as leases name it.
+    pub(crate) owner: Uuid,
     pub(crate) by: Option<&'a ProducerId>,
     /// Events looked at to count a replay; a longer one is ordered without a full count.
     pub(crate) counted_max: u64,
@@ -86,7 +93,7 @@ impl Subscriptions<'_> {
         validate::exposure(&exposure, &self.policy.config.dispatch)?;
         let wants_secret = secrets.signing.is_empty() && (definition.signing.is_some() || self.vault.has_key());
         let made = wants_secret.then(|| WebhookSecret::generate(SecretKind::Symmetric)).transpose()?;
-        secrets.signing.extend(made.as_ref().map(|it| SigningSecret { text: it.expose().to_owned(), until: None }));
+        secrets.signing.extend(made.as_ref().map(SigningSecret::generated));
         definition.signing = None;
         let id = Uuid::new_v4();
         let terms = CompiledSubscription::compile(id, &definition, &secrets, self.allows_private())?;
@@ -96,7 +103,7 @@ impl Subscriptions<'_> {
         }
         let ledger = self.logs.ledger(&located.log);
         let start = start(ledger, &located, definition.start_from).await?;
-        let (sealed, auth_type) = (self.vault.seal(id, &secrets)?, auth_type(&secrets));
+        let (sealed, auth_type) = self.seal(id, &secrets)?;
         let _names = self.hold_names(&located.log).await;
         self.check_free(&definition)?;
         let has_pools = located.log == LogRef::Default;
@@ -115,7 +122,7 @@ impl Subscriptions<'_> {
     /// One subscription, by its id or code.
     pub(crate) fn get(&self, id: &str) -> Result<Subscription> {
         let (ledger, row) = self.find(id)?;
-        Ok(Subscription { held: self.hold_reason(&ledger, row.id), ..self.view(&ledger, &row) })
+        Ok(self.full_view(&ledger, &row))
     }
 
     /// Subscriptions in order of their codes, the page at `cursor`.
@@ -128,12 +135,19 @@ impl Subscriptions<'_> {
         }
         found.sort_unstable_by(|one, other| one.1.definition.code.cmp(&other.1.definition.code));
         let page = Page::of(found.into_iter(), cursor, limit, |(_, row)| row.definition.code.clone());
-        Ok(page
-            .map(|(ledger, row)| Subscription { held: self.hold_reason(&ledger, row.id), ..self.view(&ledger, &row) }))
+        Ok(page.map(|(ledger, row)| self.full_view(&ledger, &row)))
+    }
+
+    /// A subscription as it is shown, with the reason why its jobs wait.
+    fn full_view(&self, ledger: &Ledger, row: &SubscriptionRow) -> Subscription {
+        Subscription { held: self.hold_reason(ledger, row), ..self.view(ledger, row) }
     }
 
     /// Why jobs of a subscription that were not tried yet wait, if they do.
-    fn hold_reason(&self, ledger: &Ledger, subscription: Uuid) -> Option<String> {
+    fn hold_reason(&self, ledger: &Ledger, row: &SubscriptionRow) -> Option<String> {
+        if let Err(error) = self.vault.unseal(row.id, row.sealed.as_deref()) {
+            return Some(error.detail().to_owned());
+        }
         let (rows, most) = (ledger.dispatch(), self.policy.config.dispatch.max_open_jobs);
         let open = rows.open_jobs();
         if open >= most as usize {
@@ -142,8 +156,8 @@ impl Subscriptions<'_> {
                  (dispatch.max_open_jobs): resolve dead letters, or cancel jobs."
             ));
         }
-        let own = rows.lane(subscription).map_or(0, LaneProgress::open_count);
-        rows.is_over_share(subscription, most as usize).then(|| {
+        let own = rows.lane(row.id).map_or(0, LaneProgress::open_count);
+        rows.is_over_share(row.id, most as usize).then(|| {
             format!(
                 "{own} jobs of this subscription failed and wait, or were given up: its share of the {most} that may \
                  in this log (dispatch.max_open_jobs). Resolve dead letters, or cancel jobs."
@@ -160,73 +174,26 @@ impl Subscriptions<'_> {
     ) -> Result<Subscription> {
         for _ in 0..TRIES_MAX {
             let (ledger, row) = self.find(id)?;
-            let mut secrets = self.vault.unseal(row.id, row.sealed.as_deref())?;
-            let (resigned, reauthorised) = (change.signing.is_some(), change.auth.is_some());
-            let (definition, new) = split_secrets(change.clone().applied_to(NewSubscription::clone(&row.definition)));
-            let signs = resigned && !new.signing.is_empty();
-            if resigned {
-                secrets.signing = new.signing;
-            }
-            if reauthorised {
-                secrets.auth = new.auth;
-            }
+            let (definition, given) = split_secrets(change.clone().applied_to(NewSubscription::clone(&row.definition)));
+            let secrets = self.changed_secrets(&row, &change, given)?;
             validate::subscription(&definition, self.allows_private())?;
-            // What is as it was before there was such a rule stays so.
-            let is_new = |name: &&str| !row.definition.headers.contains_key(*name);
-            let exposure = SecretExposure {
-                target: &definition.target,
-                has_secrets: signs || (secrets.auth.is_some() && (reauthorised || change.target.is_some())),
-                headers: definition.headers.keys().map(String::as_str).filter(is_new).collect(),
-            };
-            validate::exposure(&exposure, &self.policy.config.dispatch)?;
+            self.check_exposure(&row, &definition, &change, &secrets)?;
             self.check_pool(definition.pool.as_deref())?;
-            let terms = CompiledSubscription::compile(row.id, &definition, &secrets, self.allows_private())?;
+            let terms =
+                CompiledSubscription::compile(row.id, &definition, secrets.known_or_none(), self.allows_private())?;
             let asked = row.definition.handshake && row.definition.target == definition.target;
             if definition.handshake && !asked {
+                secrets.check_known()?;
                 self.check_consent(&terms).await?;
             }
+            let sealed = match &secrets {
+                ChangedSecrets::Known(secrets) => self.seal(row.id, secrets)?,
+                ChangedSecrets::Unreadable(_) => (row.sealed.clone(), row.auth_type.clone()),
+            };
             let standing = self.progress(&ledger, &row);
             let recorder = recorder.map_answer(move |row| Some(Ok(standing.into_view(row))));
-            if let Some(row) = self.put(&ledger, &row, definition, (&secrets, recorder)).await? {
+            if let Some(row) = self.put(&ledger, &row, definition, sealed, recorder).await? {
                 return Ok(standing.into_view(&row));
-            }
-        }
-        Err(changed_concurrently())
-    }
-
-    /// Gives a subscription a new secret; those it had sign too for a while. What is kept under a key says all but the
-    /// secret itself.
-    pub(crate) async fn rotate(
-        &self,
-        id: &str,
-        grace: Option<u32>,
-        kind: SecretKind,
-        recorder: ReplyRecorder<NewSecret>,
-    ) -> Result<NewSecret> {
-        let grace = grace.unwrap_or(limits::GRACE_SECONDS_DEFAULT);
-        if grace > limits::GRACE_SECONDS_MAX {
-            let detail = format!("must be between 0 and {}", limits::GRACE_SECONDS_MAX);
-            return Err(Error::invalid("/graceSeconds", detail));
-        }
-        let made = WebhookSecret::generate(kind)?;
-        for _ in 0..TRIES_MAX {
-            let (ledger, row) = self.find(id)?;
-            let now = ledger.now();
-            let until = now.saturating_add(i64::from(grace) * 1000);
-            let mut secrets = self.vault.unseal(row.id, row.sealed.as_deref())?;
-            secrets.signing.retain(|secret| secret.until.is_none_or(|until| until > now));
-            for secret in &mut secrets.signing {
-                secret.until = Some(secret.until.map_or(until, |known| known.min(until)));
-            }
-            secrets.signing.insert(0, SigningSecret { text: made.expose().to_owned(), until: None });
-            secrets.signing.truncate(limits::SIGNING_SECRETS_MAX);
-            let definition = NewSubscription::clone(&row.definition);
-            let previous_until = (secrets.signing.len() > 1).then(|| Timestamp::from_millis(until));
-            let told = NewSecret { secret: String::new(), public_key: made.public_key(), previous_until };
-            let kept = told.clone();
-            let recorder = recorder.map_answer(move |_| Some(Ok(kept.clone())));
-            if self.put(&ledger, &row, definition, (&secrets, recorder)).await?.is_some() {
-                return Ok(NewSecret { secret: made.expose().to_owned(), ..told });
             }
         }
         Err(changed_concurrently())
@@ -258,7 +225,7 @@ impl Subscriptions<'_> {
     pub(crate) async fn close_breaker(&self, id: &str, recorder: ReplyRecorder<Subscription>) -> Result<Subscription> {
         let (_, row) = self.find(id)?;
         // Whichever broker delivers learns it from the log; if it is this one, the answer shows it.
-        self.context.breakers.close(&target_of(&row));
+        self.breakers.close(&target_of(&row));
         self.set_state(id, SubscriptionTransition::BreakerClosed { by: self.caller() }, recorder).await
     }
 
@@ -299,16 +266,16 @@ impl Subscriptions<'_> {
         ledger: &Ledger,
         row: &SubscriptionRow,
         definition: NewSubscription,
-        (secrets, keep): (&SubscriptionSecrets, ReplyRecorder<SubscriptionRow>),
+        (sealed, auth_type): (Option<String>, Option<String>),
+        recorder: ReplyRecorder<SubscriptionRow>,
     ) -> Result<Option<SubscriptionRow>> {
-        let (sealed, auth_type) = (self.vault.seal(row.id, secrets)?, auth_type(secrets));
         let has_pools = std::ptr::eq(ledger, self.logs.default_ledger().as_ref());
         let _names = self.logs.names().read().await;
         if !has_pools {
             self.check_pool(definition.pool.as_deref())?;
         }
         let change = ChangeSubscription { id: row.id, version: row.version, definition, sealed, auth_type, has_pools };
-        ledger.submit_recording(change, keep.map_answer(|row: &Option<_>| row.clone().map(Ok))).await
+        ledger.submit_recording(change, recorder.map_answer(|row: &Option<_>| row.clone().map(Ok))).await
     }
 
     /// A subscription and its log, by its id or code.
@@ -345,10 +312,14 @@ impl Subscriptions<'_> {
 
     /// How far a subscription has come, and whether its target is called.
     fn progress(&self, ledger: &Ledger, row: &SubscriptionRow) -> SubscriptionProgress {
-        SubscriptionProgress {
-            breaker: self.context.breaker(ledger, &target_of(row)),
-            ..SubscriptionProgress::of(ledger, row.id)
-        }
+        SubscriptionProgress { breaker: self.breaker(ledger, row), ..SubscriptionProgress::of(ledger, row.id) }
+    }
+
+    /// The state of the circuit breaker of a subscription's target, if this process delivers the log's jobs.
+    fn breaker(&self, ledger: &Ledger, row: &SubscriptionRow) -> Option<TargetBreaker> {
+        let now = ledger.clock().now();
+        let lease = ledger.dispatch().lease().filter(|lease| lease.owner == self.owner && lease.until > now);
+        lease.map(|_| self.breakers.state(&target_of(row), now))
     }
 
     fn located(&self, new: &NewSubscription) -> Result<LocatedTopic> {
@@ -367,18 +338,6 @@ impl Subscriptions<'_> {
 enum NameGuard<'a> {
     Shared { _held: RwLockReadGuard<'a, ()> },
     Alone { _held: RwLockWriteGuard<'a, ()> },
-}
-
-/// A definition and what must be sealed of it.
-fn split_secrets(mut new: NewSubscription) -> (NewSubscription, SubscriptionSecrets) {
-    let signing = new.signing.as_mut().map(|signing| std::mem::take(&mut signing.secrets)).unwrap_or_default();
-    let signing = signing.into_iter().map(|text| SigningSecret { text, until: None }).collect();
-    let auth = new.auth.take();
-    (new, SubscriptionSecrets { signing, auth })
-}
-
-fn auth_type(secrets: &SubscriptionSecrets) -> Option<String> {
-    secrets.auth.as_ref().map(|auth| auth.kind().to_owned())
 }
 
 /// Where a subscription begins that wants to begin so.
@@ -403,58 +362,8 @@ fn millis_from(time: Timestamp) -> i64 {
     i64::try_from(millis).unwrap_or(if millis < 0 { i64::MIN } else { i64::MAX })
 }
 
-/// A subscription that was just made, as it is shown.
-pub(crate) fn new_view(row: &SubscriptionRow) -> Subscription {
-    Subscription {
-        id: row.id,
-        definition: compiled::effective(&row.definition),
-        auth_type: row.auth_type.clone(),
-        status: if row.paused.is_some() { SubscriptionStatus::Paused } else { SubscriptionStatus::Active },
-        pause: row.paused.clone(),
-        settled_through: Offset::ZERO,
-        open_jobs: 0,
-        held: None,
-        replays: 0,
-        breaker: None,
-        created_at: Timestamp::from_millis(row.created_at),
-        updated_at: Timestamp::from_millis(row.updated_at),
-    }
-}
-
-/// How far a subscription has come, as of the last durable record.
-#[derive(Clone, Copy)]
-struct SubscriptionProgress {
-    settled_through: Offset,
-    open_jobs: u64,
-    replays: u64,
-    breaker: Option<TargetBreaker>,
-}
-
-impl SubscriptionProgress {
-    fn of(ledger: &Ledger, id: Uuid) -> Self {
-        let rows = ledger.dispatch();
-        let lane = rows.lane(id);
-        Self {
-            settled_through: lane.map_or(Offset::ZERO, |lane| lane.recorded_through().into()),
-            open_jobs: lane.map_or(0, |lane| lane.open_count() as u64),
-            replays: rows.replays().filter(|(_, replay)| replay.subscription == id).count() as u64,
-            breaker: None,
-        }
-    }
-
-    /// A subscription that has come so far, as it is shown.
-    fn into_view(self, row: &SubscriptionRow) -> Subscription {
-        let Self { settled_through, open_jobs, replays, breaker } = self;
-        Subscription { settled_through, open_jobs, replays, breaker, ..new_view(row) }
-    }
-}
-
 /// A subscription's target as its breaker knows it: the URL as it is understood.
 fn target_of(row: &SubscriptionRow) -> String {
     let parsed = DeliveryTarget::parse("/target", &row.definition.target);
     parsed.map_or_else(|_| row.definition.target.clone(), |target| target.as_str().to_owned())
-}
-
-fn changed_concurrently() -> Error {
-    Error::new(Kind::Overloaded, "The subscription keeps changing under this request; try again.").with_retry_after(1)
 }

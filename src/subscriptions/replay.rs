@@ -34,7 +34,7 @@ impl Subscriptions<'_> {
         let topic = registry.topic_numbered(TopicNumber(row.number)).cloned();
         let topic = topic.ok_or_else(|| Error::not_found("topic"))?;
         let (from, to) = replay_range(&ledger, &topic, order).await?;
-        let terms = CompiledSubscription::of(&row, self.vault)?;
+        let terms = CompiledSubscription::without_secrets(&row)?;
         let (count, is_all) = count(&ledger, &topic, (from, to), &terms, self.counted_max).await?;
         let mut replayed = ReplayOutcome { count, count_is_lower_bound: !is_all, replay: None };
         if order.dry_run || (count == 0 && is_all) {
@@ -71,7 +71,7 @@ impl Subscriptions<'_> {
         for row in rows {
             // One request names a bounded part of the topic, so all of it can be counted.
             let (wanted, _) =
-                count(ledger, topic, (from, to), &CompiledSubscription::of(&row, self.vault)?, u64::MAX).await?;
+                count(ledger, topic, (from, to), &CompiledSubscription::without_secrets(&row)?, u64::MAX).await?;
             all += wanted;
             if wanted > 0 {
                 replays.push(StartReplay { id: Uuid::new_v4(), subscription: row.id, from, to });
@@ -99,6 +99,7 @@ impl Subscriptions<'_> {
                     to: replay.to,
                     settled_through: lane.recorded_through().into(),
                     open_jobs: lane.open_count() as u64,
+                    dead_jobs: lane.dead_count() as u64,
                     ordered_at: Timestamp::from_millis(replay.at),
                 })
             })

@@ -43,6 +43,9 @@ pub(super) fn subscription(it: &NewSubscription, allow_private: bool) -> Result<
             refuse(pointer, format!("must be between {min} and {max}"));
         }
     }
+    if it.delay_seconds >= it.max_age_seconds {
+        refuse("/delaySeconds", "must be less than `maxAgeSeconds`, or no event would ever be delivered".to_owned());
+    }
     schedule(it).into_iter().for_each(|detail| refuse("/retrySchedule", detail));
     if it.data_only && it.format != contract::DeliveryFormat::Event {
         refuse("/dataOnly", "goes with the format `event` only: a CloudEvent is more than its data".to_owned());

@@ -8,6 +8,7 @@
 //! - Nothing here is ever printed.
 
 use crate::config::{Config, SecretKey, StorageEngine};
+use crate::delivery::WebhookSecret;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD as BASE64, URL_SAFE_NO_PAD};
 use contract::{DeliveryAuth, Error, Kind, Result};
@@ -77,6 +78,16 @@ pub(crate) struct SubscriptionSecrets {
 pub(crate) struct SigningSecret {
     pub(crate) text: String,
     pub(crate) until: Option<i64>,
+    /// Whether the caller gave it; older versions did not store that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) is_own: Option<bool>,
+}
+
+impl SigningSecret {
+    /// One that the broker made.
+    pub(crate) fn generated(secret: &WebhookSecret) -> Self {
+        Self { text: secret.expose().to_owned(), until: None, is_own: Some(false) }
+    }
 }
 
 impl SubscriptionSecrets {
@@ -118,6 +129,12 @@ impl SecretVault {
         }
     }
 
+    /// Whether there should be a key file, and is none: the next value that is sealed makes one.
+    pub(crate) fn is_key_missing(&self) -> bool {
+        let KeySource::Folder(folder) = &self.source else { return false };
+        self.keys.get().is_none() && !folder.join(KEY_FILE).exists()
+    }
+
     fn keys(&self) -> Result<&VaultKeys> {
         if let Some(keys) = self.keys.get() {
             return Ok(keys);
@@ -156,16 +173,28 @@ impl SecretVault {
     /// Opens what was sealed for this subscription with the same key.
     pub(crate) fn unseal(&self, subscription: Uuid, sealed: Option<&str>) -> Result<SubscriptionSecrets> {
         let Some(sealed) = sealed else { return Ok(SubscriptionSecrets::default()) };
+        // A key that is made now did not seal this.
+        if self.is_key_missing() {
+            return Err(cannot_unseal("The key file `secret.key` is missing from the data folder"));
+        }
         let keys = self.keys()?;
         let opened = match sealed.strip_prefix(VERSION_PREFIX) {
             Some(text) => open(&keys.current, &associated_data(subscription), text),
             None => open(&keys.old, &[], sealed),
         };
         opened.ok_or_else(|| {
-            let detail = "The subscription's secrets were sealed with another key than the broker has now.";
-            Error::new(Kind::Unavailable, detail)
+            cannot_unseal("The subscription's secrets were sealed with another key than the broker has now")
         })
     }
+}
+
+/// The refusal of what needs secrets that cannot be decrypted.
+fn cannot_unseal(cause: &str) -> Error {
+    let detail = format!(
+        "{cause}. Put the key back (`dispatch.secret_key`, or `secret.key` in the data folder), or set both `signing` and \
+         `auth` of the subscription anew."
+    );
+    Error::new(Kind::Unavailable, detail)
 }
 
 /// What a sealed value is good for, and nothing else.
@@ -259,7 +288,7 @@ mod tests {
     const ID: Uuid = Uuid::from_u128(7);
 
     fn secrets() -> SubscriptionSecrets {
-        let signing = vec![SigningSecret { text: "whsec_abc".to_owned(), until: Some(5) }];
+        let signing = vec![SigningSecret { text: "whsec_abc".to_owned(), until: Some(5), is_own: None }];
         SubscriptionSecrets { signing, auth: Some(DeliveryAuth::Bearer { token: "t0ken".to_owned() }) }
     }
 

@@ -1,6 +1,8 @@
 //! Random facts about few things, so that they meet. A fold takes any of them, sensible or not.
 
-use crate::ledger::{ClaimKey, DeliveredJob, DispatchFact, Entry, JobKey, StoredDeadLetter, StoredTask, TASKS};
+use crate::ledger::{
+    ClaimKey, DeliveredJob, DispatchFact, Entry, EventDigest, JobKey, StoredDeadLetter, StoredTask, TASKS,
+};
 use contract::{
     ClaimAttempt, ClaimError, CleanupPolicy, Consumer, DeadLetterSource, DispatchMode, Distribution, EventType,
     FencingToken, Generation, JobAttempt, NewEventType, NewHandler, NewProjection, NewSubscription, NewTopic, Offset,
@@ -252,6 +254,7 @@ fn dispatch(random: &mut SeededRandom) -> DispatchFact {
         },
         12 => {
             let at = Timestamp::from_millis(4);
+            let digest = random.once_in(2).then(|| EventDigest { arrived: 5, bytes: 2, group: Some("g".to_owned()) });
             let attempt = JobAttempt {
                 number: 1,
                 at,
@@ -261,13 +264,20 @@ fn dispatch(random: &mut SeededRandom) -> DispatchFact {
                 response: None,
                 token: FencingToken(3),
             };
-            DispatchFact::JobAttempted { job, event, attempt, retry_at: random.once_in(2).then_some(9), counts: true }
+            DispatchFact::JobAttempted {
+                job,
+                event,
+                attempt,
+                retry_at: random.once_in(2).then_some(9),
+                counts: true,
+                digest,
+            }
         }
-        13 => DispatchFact::JobDeferred { job, event, until: 12, reason: None },
+        13 => DispatchFact::JobDeferred { job, event, until: 12, reason: None, digest: None },
         14 => match random.through(3) {
             0 => DispatchFact::JobCancelled { job, by },
-            1 => DispatchFact::JobRetried { job, event, by },
-            2 => DispatchFact::JobExpired { job, event },
+            1 => DispatchFact::JobRetried { job, event, by, digest: None },
+            2 => DispatchFact::JobExpired { job, event, digest: None },
             _ => DispatchFact::JobCompleted { job, by },
         },
         _ => DispatchFact::DispatchTaken { owner: id(random, 6), until: 20 },

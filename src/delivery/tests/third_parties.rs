@@ -5,6 +5,7 @@ use super::receiver::{HttpReceiver, ReceivedRequest};
 use super::*;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use contract::SecretKind;
 use serde_json::json;
 use std::path::Path;
 

@@ -58,7 +58,7 @@ fn a_job_that_expires_is_a_dead_letter_in_every_mode() {
 fn a_job_that_was_never_tried_is_a_dead_letter_when_it_expires() {
     check(
         "
-        subscribe mail delay=60 age=50
+        subscribe mail delay=40 age=50
         publish a
         advance 50000
         run                         ->
@@ -215,6 +215,50 @@ fn a_job_expires_though_its_pool_is_full() {
         letters                     -> mail/2 Expired tried 0
         release mail/1              -> mail/1:200
         letters                     -> mail/2 Expired tried 0
+    ",
+    );
+}
+
+/// Everything older than the maximum age became a dead letter, undelivered.
+#[test]
+fn events_that_are_older_than_a_new_subscription_age_from_its_creation() {
+    for from in ["earliest", "0"] {
+        check(&format!(
+            "
+            publish a b
+            advance 5000
+            subscribe mail age=3 from={from}
+            answer mail/2 hang
+            job mail/1                  -> QUEUED tried 0
+            run                         -> mail/1:200
+            advance 2999
+            publish c
+            restart
+            run                         -> mail/2:200 mail/3:200
+        "
+        ));
+    }
+    check(
+        "
+        publish a
+        advance 5000
+        subscribe mail age=3 from=earliest
+        advance 3000
+        run                         ->
+        letters                     -> mail/1 Expired tried 0
+    ",
+    );
+}
+
+/// Every event became a dead letter.
+#[test]
+fn a_delay_as_long_as_the_maximum_age_is_refused() {
+    check(
+        "
+        subscribe mail delay=5 age=5   -> VALIDATION_ERROR
+        subscribe mail delay=4 age=5
+        change mail age=4              -> VALIDATION_ERROR
+        change mail delay=3 age=4
     ",
     );
 }

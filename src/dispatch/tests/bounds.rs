@@ -92,7 +92,8 @@ fn a_job_expires_only_where_there_is_room_for_its_letter() {
         check(&format!(
             "
             limit 1
-            subscribe mail age=100 delay=200 mode={mode}
+            subscribe mail age=100 mode={mode}
+            pause mail
             publish a a
             advance 100000
             run                         ->

@@ -3,7 +3,8 @@
 use super::{DispatchFixture, TYPE};
 use crate::clock::Clock;
 use crate::dispatch::worker::WorkerStep;
-use contract::{BoxFuture, EventBroker, NewEvent, NewEventType, NewTopic, Position};
+use contract::api::*;
+use contract::{BoxFuture, NewEvent, NewEventType, NewTopic, Position};
 use log::{FileDamage, Log, LogError, MemoryLog, ReadLimit, ReadRange, Record};
 use serde_json::value::RawValue;
 use std::sync::Arc;

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 fn value(name: &str, text: &str) -> Value {
     match name {
         "retrySchedule" => text.split(',').collect(),
+        _ if text == "null" => Value::Null,
         "eventTypes" => json!([{"type": format!("{TYPE}.{text}.v1")}]),
         "startFrom" => text.parse::<u64>().map_or_else(|_| json!(text), |offset| json!({"offset": offset})),
         _ => text.parse::<u64>().map_or_else(|_| json!(text), |number| json!(number)),

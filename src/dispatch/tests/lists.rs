@@ -2,9 +2,10 @@
 
 use super::{DispatchFixture, TOPIC, TYPE};
 use crate::ledger::ReplyRecorder;
+use contract::api::*;
 use contract::{
-    BoxFuture, BulkResolveRequest, Cursor, DeadLetterFilter, EventBroker, JobFilter, JobStatus, NewEvent, NewReplay,
-    ReplayBound, Sequence, TopicRead,
+    BoxFuture, BulkResolveRequest, Cursor, DeadLetterFilter, JobFilter, JobStatus, NewEvent, NewReplay, ReplayBound,
+    Sequence, TopicRead,
 };
 use log::{Log, LogError, MemoryLog, ReadLimit, ReadRange, Record};
 use serde_json::value::RawValue;

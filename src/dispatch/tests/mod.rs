@@ -1,4 +1,4 @@
-//! Dispatch as tables of text: one command a line, what must come of it behind `->`.
+//! Dispatch as tables of text: one command a line, what must come of it behind `->`. A line without `->` must not be refused.
 //!
 //! ```text
 //! subscribe mail mode=BLOCK_ON_ERROR retry=PT5S,PT30S    every member that is not there has its default
@@ -11,6 +11,7 @@
 //! jobs status=ERROR  -> mail/1
 //! restart    reopen                                      another worker; another broker on the same log
 //! limit 4                                                the same, with at most four open jobs
+//! key k2                                                 the same, with another key for secrets
 //! advance 5000                                           milliseconds pass
 //! step -5000                                             the wall clock alone is set ahead or back, in milliseconds
 //! land               -> mail/1:200                       what can be sent now is, and nothing of it is written down yet
@@ -29,9 +30,11 @@ mod damage;
 mod deferrals;
 mod definitions;
 mod finality;
+mod fixture;
 mod history;
 mod known_pitfalls;
 mod lists;
+mod lost_key;
 mod modes;
 mod more_commands;
 mod operational_events;
@@ -40,24 +43,23 @@ mod pausing;
 mod pools;
 mod races;
 mod receiver;
+mod removed_events;
 mod replays;
 mod several_brokers;
 mod topics;
 
-use crate::broker::Broker;
-use crate::clock::{Clock, ManualClock};
-use crate::config::{Config, UnregisteredPolicy};
+use crate::clock::Clock;
+use crate::dispatch::JobAction;
 use crate::dispatch::worker::WorkerStep;
-use crate::dispatch::{Deliver, DispatchContext, DispatchWorker, JobAction};
 use crate::ledger::ReplyRecorder;
-use crate::subscriptions::SecretVault;
+use contract::api::*;
 use contract::{
-    DeadLetterFilter, DispatchJob, Error, EventBroker, JobFilter, NewEvent, NewReplay, NewTask, Pool, PoolChange,
-    RedriveRequest, ReplayBound, RepublishRequest, Result, Sequence, TopicId, TopicRead, limits,
+    DeadLetterFilter, DispatchJob, Error, JobFilter, NewEvent, NewReplay, NewTask, Pool, PoolChange, RedriveRequest,
+    ReplayBound, RepublishRequest, Result, Sequence, TopicId, TopicRead,
 };
 use definitions::{changed, describe, name, sorted, subscription, turns};
-use log::{Log, MemoryLog};
-use receiver::ScriptedReceiver;
+use fixture::{DispatchFixture, worker};
+use log::MemoryLog;
 use serde_json::json;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -78,67 +80,7 @@ pub(super) fn check(text: &str) {
     });
 }
 
-pub(super) struct DispatchFixture {
-    pub(super) log: Arc<dyn Log>,
-    pub(super) clock: Arc<ManualClock>,
-    pub(super) receiver: Arc<ScriptedReceiver>,
-    pub(super) broker: Arc<Broker>,
-    pub(super) worker: DispatchWorker,
-    max_open_jobs: u32,
-}
-
-fn config(max_open_jobs: u32) -> Config {
-    let mut config = Config::default();
-    config.dispatch.max_open_jobs = max_open_jobs;
-    config.types.unregistered = UnregisteredPolicy::Accept;
-    config.tenant.required = false;
-    config.dispatch.enabled = false;
-    config.dispatch.allow_private_targets = true;
-    config.dispatch.secret_key = Some(crate::config::SecretKey("k".to_owned()));
-    config
-}
-
-/// A worker of `broker`, with a receiver of ours.
-fn worker(broker: &Broker, receiver: &Arc<ScriptedReceiver>, clock: &Arc<ManualClock>) -> DispatchWorker {
-    DispatchWorker::new(broker.default_ledger(), Arc::new(context(broker, receiver, clock)))
-}
-
-fn context(broker: &Broker, receiver: &Arc<ScriptedReceiver>, clock: &Arc<ManualClock>) -> DispatchContext {
-    let ledger = broker.default_ledger();
-    let (clock, vault) = (Arc::clone(clock) as Arc<dyn Clock>, Arc::new(SecretVault::of(broker.config())));
-    let deliver = Arc::clone(receiver) as Arc<dyn Deliver>;
-    let mut context = DispatchContext::new(deliver, clock, vault, broker.config().dispatch.clone(), ledger);
-    context.jitters = false;
-    context
-}
-
 impl DispatchFixture {
-    pub(super) async fn new(log: Arc<dyn Log>) -> Self {
-        let clock = Arc::new(ManualClock::at(1_764_763_200_000));
-        Self::beside(log, clock, Arc::default()).await
-    }
-
-    /// Another broker on the same log.
-    pub(super) async fn beside(log: Arc<dyn Log>, clock: Arc<ManualClock>, receiver: Arc<ScriptedReceiver>) -> Self {
-        Self::limited(log, clock, receiver, limits::OPEN_JOBS_MAX).await
-    }
-
-    async fn limited(
-        log: Arc<dyn Log>,
-        clock: Arc<ManualClock>,
-        receiver: Arc<ScriptedReceiver>,
-        max_open_jobs: u32,
-    ) -> Self {
-        let config = config(max_open_jobs);
-        let opened = Broker::on_log(config, Arc::clone(&log), None, Arc::clone(&clock) as Arc<dyn Clock>);
-        let broker = Arc::new(opened.await.unwrap());
-        let mut context = context(&broker, &receiver, &clock);
-        // What the broker shows of its own deliveries are this worker's.
-        (context.owner, context.breakers) = (broker.dispatch.owner, broker.dispatch.breakers.clone());
-        let worker = DispatchWorker::new(broker.default_ledger(), Arc::new(context));
-        Self { log, clock, receiver, broker, worker, max_open_jobs }
-    }
-
     async fn run_line(&mut self, number: usize, line: &str) {
         let (command, expected) = match line.split_once("->") {
             Some((command, expected)) => (command.trim(), Some(expected.trim())),
@@ -147,14 +89,15 @@ impl DispatchFixture {
         if command.is_empty() {
             return;
         }
-        let got = match self.ask(command).await {
-            Ok(got) => got.trim().to_owned(),
-            Err(error) => describe(&error),
+        let got = match (self.ask(command).await, expected) {
+            // A refusal is never what a line without `->` means.
+            (Err(error), None) => panic!("line {number}: {line}: {error}"),
+            (Ok(_), None) => return,
+            (Ok(got), Some(_)) => got.trim().to_owned(),
+            (Err(error), Some(_)) => describe(&error),
         };
-        match expected {
-            Some(expected) => assert_eq!(got, expected, "line {number}: {line}"),
-            None => assert!(!got.contains("_"), "line {number}: {line}: {got}"),
-        }
+        let expected = expected.unwrap_or_default();
+        assert_eq!(got, expected, "line {number}: {line}");
     }
 
     pub(super) async fn ask(&mut self, command: &str) -> Result<String> {
@@ -175,13 +118,17 @@ impl DispatchFixture {
             }
             "restart" => self.worker = worker(&self.broker, &self.receiver, &self.clock),
             "limit" => {
-                self.max_open_jobs = rest[0].parse().unwrap();
+                self.settings.max_open_jobs = rest[0].parse().unwrap();
+                return Box::pin(self.ask("reopen")).await;
+            }
+            "key" => {
+                self.settings.secret_key = rest[0].to_owned();
                 return Box::pin(self.ask("reopen")).await;
             }
             "reopen" => {
                 self.broker.close().await;
                 let (log, clock) = (Arc::clone(&self.log), Arc::clone(&self.clock));
-                *self = Self::limited(log, clock, Arc::clone(&self.receiver), self.max_open_jobs).await;
+                *self = Self::with_settings(log, clock, Arc::clone(&self.receiver), self.settings.clone()).await;
             }
             "land" => return Ok(self.land().await),
             "turn" => drop(self.worker.step().await),
@@ -323,8 +270,17 @@ impl DispatchFixture {
                 names.join(" ")
             }
             "groups" => {
-                let lane = self.broker.subscriptions(None).find(rest[0])?;
-                let groups = self.broker.jobs(None).groups(lane, None, 100).await?.items;
+                let limit = named.get("limit").map_or(100, |text| text.parse().unwrap());
+                let (mut groups, mut cursor) = (Vec::new(), None);
+                loop {
+                    let lane = self.broker.subscriptions(None).find(rest[0])?;
+                    let page = self.broker.jobs(None).groups(lane, cursor.as_ref(), limit).await?;
+                    groups.extend(page.items);
+                    cursor = page.next;
+                    if cursor.is_none() {
+                        break;
+                    }
+                }
                 let shown = groups.iter().map(|it| {
                     let by = it.blocked_by.rsplit_once('-').unwrap().1;
                     format!(

@@ -10,13 +10,15 @@
 //! deferred mail/1          -> 2 in 1000: The receiver answered 503 with Retry-After.
 //! breaker mail             -> Open after 10 next in 30000
 //! close-breaker mail
+//! rotate mail 0                                       a new signing secret, with so many seconds of grace
 //! pause-dispatch    resume-dispatch                   of the whole log
 //! ```
 
 use super::DispatchFixture;
 use crate::clock::Clock;
 use crate::ledger::{Command, Decision, DispatchFact, Entry, ReplyRecorder};
-use contract::{BulkResolveRequest, DeadLetter, DeadLetterFilter, Error, EventBroker, RedriveRequest, Result};
+use contract::api::*;
+use contract::{BulkResolveRequest, DeadLetter, DeadLetterFilter, Error, RedriveRequest, Result, SecretRotation};
 use std::collections::BTreeMap;
 
 /// A fact, whatever the state says about it.
@@ -52,7 +54,7 @@ impl DispatchFixture {
                 String::new()
             }
             "resume-dispatch" => {
-                self.broker.resume_dispatch("ops").await?;
+                self.broker.resume_dispatch(Some(&contract::ProducerId("ops".to_owned()))).await?;
                 String::new()
             }
             "degraded" => self.broker.degradations().join(" | "),
@@ -90,6 +92,12 @@ impl DispatchFixture {
             "close-breaker" => {
                 let closed = subscriptions.close_breaker(rest[0], ReplyRecorder::disabled()).await?;
                 assert!(closed.breaker.is_none_or(|it| it.failures == 0));
+                String::new()
+            }
+            "rotate" => {
+                let grace_seconds = rest.get(1).map(|text| text.parse().unwrap());
+                let rotation = SecretRotation { grace_seconds, kind: None };
+                subscriptions.rotate(rest[0], rotation, ReplyRecorder::disabled()).await?;
                 String::new()
             }
             "drop-pool" => {

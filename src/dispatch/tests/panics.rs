@@ -1,6 +1,7 @@
 //! Panics under dispatch: no job is left under way for ever.
 
-use super::{DispatchFixture, context};
+use super::DispatchFixture;
+use super::fixture::context;
 use crate::clock::{Clock, ClockReading};
 use crate::dispatch::DispatchWorker;
 use log::MemoryLog;

@@ -2,6 +2,7 @@
 
 use super::{DispatchFixture, check};
 use crate::dispatch::worker::WorkerStep;
+use contract::api::*;
 use log::MemoryLog;
 use std::sync::Arc;
 
@@ -36,7 +37,7 @@ async fn pausing_and_resuming_twice_changes_nothing_and_a_pause_says_how_to_resu
     world.ask("resume-dispatch").await.unwrap();
     let position = || *world.broker.default_ledger().position().borrow();
     let before = position();
-    world.broker.resume_dispatch("ops").await.unwrap();
+    world.broker.resume_dispatch(Some(&contract::ProducerId("ops".to_owned()))).await.unwrap();
     assert_eq!(position(), before);
     world.ask("pause-dispatch").await.unwrap();
     assert_eq!(world.worker.step().await, WorkerStep::Paused);

@@ -2,7 +2,8 @@
 
 use super::{DispatchFixture, TOPIC, check, subscription};
 use crate::ledger::ReplyRecorder;
-use contract::{EventBroker, Kind, NewSubscription, NewTopic, PoolChange};
+use contract::api::*;
+use contract::{Kind, NewSubscription, NewTopic, PoolChange};
 use log::MemoryLog;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! The receiver of the tables.
 
-use crate::delivery::{AttemptOutcome, AttemptReport, ConsentAnswer, ConsentRequest, DeliveryRequest, ErrorClass};
-use crate::dispatch::Deliver;
+use crate::delivery::{
+    AttemptOutcome, AttemptReport, ConsentAnswer, ConsentRequest, Deliver, DeliveryRequest, ErrorClass,
+};
 use contract::BoxFuture;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};

@@ -2,7 +2,8 @@
 
 use super::{DispatchFixture, TYPE};
 use crate::dispatch::worker::WorkerStep;
-use contract::{EventBroker, NewEvent, NewTopic};
+use contract::api::*;
+use contract::{NewEvent, NewTopic};
 use log::MemoryLog;
 use serde_json::value::RawValue;
 use std::sync::Arc;

@@ -8,11 +8,12 @@ use contract::{FencingToken, JobAttempt, JobDeferral, Sequence, Timestamp, limit
 use roaring::RoaringTreemap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 use uuid::Uuid;
 
 use super::history::PastFilter;
-use crate::ledger::facts::dispatch::DeliveredJob;
+use crate::ledger::facts::dispatch::{DeliveredJob, EventDigest};
 
 /// A job that is not over and has a story.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +37,9 @@ pub struct JobRow {
     /// Since when it ages, in milliseconds, if a person had it tried again; else since its event arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aged_from: Option<i64>,
+    /// What is kept of the event; rows of older versions, and of tasks, have nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<EventDigest>,
 }
 
 /// How such a job stands.
@@ -80,7 +84,23 @@ pub enum JobSlot {
 impl JobRow {
     pub(super) const fn new(event: Uuid, since: i64) -> Self {
         let standing = JobState::Waiting { until: since };
-        Self { event, standing, spent: 0, tried: 0, attempts: Vec::new(), since, deferred: None, aged_from: None }
+        Self {
+            event,
+            standing,
+            spent: 0,
+            tried: 0,
+            attempts: Vec::new(),
+            since,
+            deferred: None,
+            aged_from: None,
+            digest: None,
+        }
+    }
+
+    pub(super) fn keep_digest(&mut self, digest: &Option<EventDigest>) {
+        if self.digest.is_none() {
+            self.digest.clone_from(digest);
+        }
     }
 
     /// A person wants it tried again: from now on with all its attempts, and a new age.
@@ -103,6 +123,14 @@ impl JobRow {
         });
     }
 
+    /// Forgets what the receiver said: the event is gone.
+    fn forget_responses(&mut self) {
+        forget_responses(&mut self.attempts);
+        if let Some(deferred) = &mut self.deferred {
+            deferred.reason = String::new();
+        }
+    }
+
     pub(super) fn tried(&mut self, attempt: JobAttempt, counts: bool) {
         self.tried = attempt.number;
         self.deferred = None;
@@ -118,6 +146,10 @@ impl JobRow {
         self.attempts.reserve_exact(1);
         self.attempts.push(attempt);
     }
+}
+
+fn forget_responses(attempts: &mut [JobAttempt]) {
+    attempts.iter_mut().for_each(|attempt| attempt.response = None);
 }
 
 impl DeliveredJob {
@@ -201,10 +233,22 @@ impl LaneProgress {
         self.open.iter().map(|(sequence, row)| (*sequence, &**row))
     }
 
+    /// The same behind a sequence, shared.
+    pub fn rows_after(&self, after: Sequence) -> impl Iterator<Item = (Sequence, Arc<JobRow>)> {
+        let behind = self.open.range((Bound::Excluded(after), Bound::Unbounded));
+        behind.map(|(sequence, row)| (*sequence, Arc::clone(row)))
+    }
+
     /// How many of them there are.
     #[must_use]
     pub fn open_count(&self) -> usize {
         self.open.len()
+    }
+
+    /// How many of them were given up.
+    #[must_use]
+    pub fn dead_count(&self) -> usize {
+        self.open.values().filter(|row| matches!(row.standing, JobState::Dead { .. })).count()
     }
 
     /// What is remembered of the attempts of a job that is completed.
@@ -257,12 +301,16 @@ impl LaneProgress {
         }
     }
 
-    /// Events up to here are gone: what would have delivered them goes too, but for what a person should look at.
+    /// Events up to here are gone: what would have delivered them goes too, but for what a person should look at. What
+    /// receivers responded goes with the events, which it often repeats.
     pub(super) fn trim(&mut self, through: Sequence) {
         self.settle(through);
         self.forget_history(through);
         let is_dead = |row: &JobRow| matches!(row.standing, JobState::Dead { .. });
         self.open.retain(|sequence, row| *sequence > through || is_dead(row));
+        self.open.range_mut(..=through).for_each(|(_, row)| Arc::make_mut(row).forget_responses());
+        let removed = self.recent.iter_mut().filter(|(sequence, _)| *sequence <= through);
+        removed.for_each(|(_, attempts)| forget_responses(attempts));
         self.cancelled.0.remove_range(..=through.get());
         self.expired.0.remove_range(..=through.get());
     }

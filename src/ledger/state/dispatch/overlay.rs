@@ -209,6 +209,11 @@ impl DecidedDispatch<'_> {
     /// The same for replays of a subscription.
     #[must_use]
     pub fn has_room_for_replays(&self, subscription: Uuid) -> bool {
-        self.durable.replays.values().filter(|row| row.subscription == subscription).count() < limits::REPLAYS_MAX
+        // One that is settled runs no more, though dead letters of it may be open.
+        let runs = |id: &Uuid, row: &ReplayRow| {
+            row.subscription == subscription
+                && self.durable.lanes.get(id).is_some_and(|lane| lane.recorded_through() < row.to)
+        };
+        self.durable.replays.iter().filter(|(id, row)| runs(id, row)).count() < limits::REPLAYS_MAX
     }
 }

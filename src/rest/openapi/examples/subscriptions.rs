@@ -104,7 +104,7 @@ pub(in crate::rest::openapi) fn group() -> Value {
 
 pub(in crate::rest::openapi) fn replay() -> Value {
     let id = "78d4c214-f688-43d7-9b1c-164ea146cda0";
-    json!({"id": id, "from": 1, "to": 100, "settledThrough": 12, "openJobs": 0, "orderedAt": AT})
+    json!({"id": id, "from": 1, "to": 100, "settledThrough": 12, "openJobs": 0, "deadJobs": 0, "orderedAt": AT})
 }
 
 pub(in crate::rest::openapi) fn attempt() -> Value {

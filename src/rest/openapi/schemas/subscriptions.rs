@@ -337,6 +337,7 @@ fn replay() -> SchemaSpec {
         .required("to", number(0..=NUMBER_MAX, "The last sequence.").example(at("/to")))
         .required("settledThrough", number(0..=NUMBER_MAX, "All is settled so far, but for open jobs.").example(12))
         .required("openJobs", number(0..=NUMBER_MAX, "Jobs that failed and wait, or were given up.").example(0))
+        .required("deadJobs", number(0..=NUMBER_MAX, "Those of them that were given up.").example(0))
         .required("orderedAt", time("When it was ordered.").example(at("/orderedAt")))
         .example(example.clone())
 }
