@@ -1,8 +1,8 @@
 //! The broker's id of a CloudEvent.
 //!
-//! An `id` that is a UUID is ours too. CloudEvents calls two events the same when their `source` and `id` are, so any other
-//! `id` becomes the UUID, version 5, of the two with a NUL byte between them (neither may hold one). The namespace is part
-//! of the contract: producers can compute the id as well (`docs/identifiers.md`).
+//! An `id` that is a UUID is the broker's id as well. In CloudEvents, two events are the same if their `source` and `id`
+//! are, so any other `id` becomes the version 5 UUID of both, with a NUL byte between them (neither may contain one). The
+//! namespace is part of the contract: producers can compute the id, too (`docs/identifiers.md`).
 
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use uuid::{Builder, Uuid};
@@ -10,12 +10,12 @@ use uuid::{Builder, Uuid};
 /// The namespace of these UUIDs; it never changes.
 const NAMESPACE: Uuid = Uuid::from_u128(0x8c5d_3b0f_7a0e_4c1a_9f64_2f1b_6d0a_e7c3);
 
-/// Our id of the CloudEvent that has this `source` and `id`.
+/// The broker's id of the CloudEvent with this `source` and `id`.
 pub(crate) fn id_of(source: &str, id: &str) -> Uuid {
     Uuid::try_parse(id).unwrap_or_else(|_| name_based(&[source.as_bytes(), b"\0", id.as_bytes()].concat()))
 }
 
-/// A UUID version 5. The version is defined by SHA-1; nothing rests on it being hard to break.
+/// A version 5 UUID. The version is defined with SHA-1; its strength does not matter here.
 fn name_based(name: &[u8]) -> Uuid {
     let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, &[NAMESPACE.as_bytes(), name].concat());
     let mut bytes = [0; 16];

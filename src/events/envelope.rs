@@ -1,4 +1,4 @@
-//! The event's JSON, written once: everything the producer said, with a place left for what only the log can know.
+//! The event's JSON, written once: everything the producer sent, with a gap for the members that the log assigns.
 
 use bytes::Bytes;
 use contract::{NewEvent, Sequence, Timestamp, TopicId};
@@ -9,11 +9,11 @@ use uuid::Uuid;
 pub(crate) struct EventText {
     /// `{"id":…,"type":…,"topic":…` and then `,"occurredAt":…,…,"data":…}`.
     pub(crate) bytes: Bytes,
-    /// Where the assigned members go.
+    /// Where the assigned members are inserted.
     pub(crate) splice: usize,
 }
 
-/// Writes `event` as it will be served.
+/// Writes `event` as it is served.
 pub(crate) fn write(
     event: &NewEvent,
     id: Uuid,
@@ -48,14 +48,14 @@ pub(crate) fn write(
     out.put_optional(",\"actor\":", event.actor.as_ref())?;
     out.put_optional(",\"republishOf\":", republish_of.as_ref())?;
     out.put_optional(",\"context\":", Some(&event.context).filter(|context| !context.is_empty()))?;
-    // Last: it is what a person scrolls to.
+    // `data` comes last, because people look for it at the end.
     out.text(",\"data\":");
     out.text(event.data.get());
     out.text("}");
     Ok(EventText { bytes: out.0.into(), splice })
 }
 
-/// An object's members, one behind the other. A name comes with all that stands between it and the value before.
+/// The members of an object. A name includes all text between it and the value before.
 struct EnvelopeMembers(Vec<u8>);
 
 impl EnvelopeMembers {
@@ -72,7 +72,7 @@ impl EnvelopeMembers {
         value.map_or(Ok(()), |value| self.put(name, value))
     }
 
-    /// A text without anything to escape: identifiers have none of it.
+    /// A text that needs no escaping, such as an identifier.
     fn put_plain(&mut self, name: &str, text: &str) {
         debug_assert!(text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\'), "{text}");
         for piece in [name, "\"", text, "\""] {

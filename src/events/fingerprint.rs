@@ -1,8 +1,8 @@
-//! Fingerprints: fixed-size names for things whose own names are long.
+//! Fingerprints: names of fixed size for things with long names.
 //!
-//! BLAKE3, cut short. Nobody can make two things share one on purpose, so a fingerprint stands for the thing itself.
-//! Parts are of fixed size or length-prefixed: no two different lists of parts are the same bytes. Topics go in by their
-//! number in the log, types by their tag.
+//! They are truncated BLAKE3 hashes. Collisions cannot be produced on purpose, so a fingerprint identifies the thing.
+//! Parts are of fixed size or length-prefixed: different lists of parts are never the same bytes. Topics are represented
+//! by their number in the log, types by their tag.
 
 use crate::ledger::{RegisteredTopic, tag};
 use contract::{
@@ -18,12 +18,12 @@ pub(crate) fn type_tag(id: &EventTypeId) -> u64 {
     tag(id.key())
 }
 
-/// The subject type's tag in a record's header; 0 where there is none.
+/// The subject type's tag in a record's header; 0 if there is none.
 pub(crate) fn subject_type_tag(id: Option<&SubjectTypeId>) -> u64 {
     id.map_or(0, |id| tag(id.key()))
 }
 
-/// The aggregate: a subject of one type (by its tag) in one topic, as the topic tells subjects apart.
+/// The aggregate: a subject of one type (by its tag) in one topic, normalised by the topic's rules.
 pub(crate) fn aggregate_in(topic: &RegisteredTopic, subject_type_tag: u64, subject: &str) -> u128 {
     match topic.topic.definition.aggregate_normalisation.as_slice() {
         [] => aggregate(topic.number, subject_type_tag, subject),
@@ -31,7 +31,7 @@ pub(crate) fn aggregate_in(topic: &RegisteredTopic, subject_type_tag: u64, subje
     }
 }
 
-/// A subject without the differences that do not count. Composed first and last: folding may take a character apart.
+/// A normalised subject. It is composed before and after folding, because folding may decompose a character.
 fn normalised(subject: &str, rules: &[SubjectNormalisation]) -> String {
     let composed = |text: String| match rules.contains(&SubjectNormalisation::Nfc) {
         true => text.nfc().collect(),
@@ -39,7 +39,7 @@ fn normalised(subject: &str, rules: &[SubjectNormalisation]) -> String {
     };
     let mut text = composed(subject.to_owned());
     if rules.contains(&SubjectNormalisation::CaseFold) {
-        // Letter by letter: what a whole word's end does to its last letter is no difference either.
+        // Letter by letter, so that the position in a word does not matter (the final sigma).
         text = text.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect();
         text = composed(text);
     }
@@ -57,7 +57,7 @@ fn aggregate(topic: TopicNumber, subject_type_tag: u64, subject: &str) -> u128 {
         .finish()
 }
 
-/// What makes two submissions one; `None` where nothing the caller sent can.
+/// The idempotency key of a submission; `None` if the caller sent nothing to identify it.
 pub(crate) fn idempotency(
     event: &NewEvent,
     topic: &RegisteredTopic,
@@ -68,7 +68,7 @@ pub(crate) fn idempotency(
     key_by(by, event, topic.number, type_tag, producer)
 }
 
-/// The same by one of the rules. Each rule has a word of its own in front, so that no key of one is a key of another.
+/// The key by one of the rules. Each rule has its own prefix, so keys of different rules never collide.
 fn key_by(
     by: DeduplicateBy,
     event: &NewEvent,
@@ -103,12 +103,12 @@ pub(crate) fn exported_line(topic: TopicNumber, id: Uuid, sequence: Sequence) ->
     FingerprintBuilder::new(b"exported line").number(topic.0.into()).bytes(id.as_bytes()).number(sequence.0).finish()
 }
 
-/// Says of the idempotency key of a submission that an import has stored its row.
+/// Marks the idempotency key of a submission as one that an import has stored.
 pub(crate) fn imported_key(key: u128) -> u128 {
     FingerprintBuilder::new(b"imported key").bytes(&key.to_le_bytes()).finish()
 }
 
-/// `data`, such that equal JSON has equal fingerprints however it is spelt.
+/// The fingerprint of `data`; equal JSON has the same one, however it is spelt.
 pub(crate) fn data(value: &Value) -> u64 {
     let mut form = Vec::with_capacity(512);
     digest_form(value, &mut form);
@@ -119,11 +119,11 @@ fn first_word(hash: &blake3::Hash) -> u64 {
     hash.as_bytes().as_chunks::<8>().0.first().map_or(0, |word| u64::from_le_bytes(*word))
 }
 
-/// Parts gathered into one buffer: hashing it at once is cheaper than hashing piece by piece.
+/// Collects the parts in one buffer, since hashing it at once is faster than piece by piece.
 pub(crate) struct FingerprintBuilder(Vec<u8>);
 
 impl FingerprintBuilder {
-    /// Parts of a thing of this kind.
+    /// Starts the fingerprint of a thing of this kind.
     pub(crate) fn new(of: &[u8]) -> Self {
         let mut parts = Vec::with_capacity(192);
         parts.extend_from_slice(of);
@@ -155,7 +155,7 @@ impl FingerprintBuilder {
         hash.as_bytes().as_chunks::<16>().0.first().map_or(0, |half| u128::from_le_bytes(*half))
     }
 
-    /// Half a fingerprint, where it only tells two things of one name apart.
+    /// A shorter fingerprint, if it only distinguishes two things with the same name.
     pub(crate) fn half(self) -> u64 {
         first_word(&blake3::hash(&self.0))
     }

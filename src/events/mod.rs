@@ -1,9 +1,9 @@
 //! Events: publishing and reading.
 //!
-//! - Whatever can be checked without the log is checked before the writer is bothered ([`prepare`]).
-//! - The idempotency check, the expected-sequence check and the append are one decision ([`publish`]); the idempotency
-//!   check comes first, so a retry gets its first answer.
-//! - Reading never waits for the writer: it goes to the log, up to the tail the ledger shows ([`read`]).
+//! - Everything that can be checked without the log is checked before the writer gets the request ([`prepare`]).
+//! - The idempotency check, the expected-sequence check and the append are one decision ([`publish_decision`]). The
+//!   idempotency check comes first, so a retry gets the first result.
+//! - Reading never waits for the writer: it goes to the log, up to the tail that the ledger shows ([`read`]).
 
 pub(crate) mod cloud_event_id;
 mod envelope;

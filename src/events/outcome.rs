@@ -1,4 +1,4 @@
-//! What a caller is answered for events that were decided.
+//! The results for the caller of events that were decided.
 
 use super::publish_decision::EventOutcome;
 use super::removed::first_stored;
@@ -6,7 +6,7 @@ use crate::ledger::Ledger;
 use contract::{AggregateSequence, BatchOutcome, PublishOutcome, PublishedEvent, Result, StoredEvent};
 use log::Record;
 
-/// What the caller is told, with the stored event's text for new ones and old ones alike.
+/// The results, with the stored text of new events and of duplicates.
 pub(super) async fn outcomes(ledger: &Ledger, items: Vec<Result<EventOutcome>>) -> Result<BatchOutcome> {
     let mut outcomes = Vec::with_capacity(items.len());
     for item in items {

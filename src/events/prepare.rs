@@ -1,7 +1,7 @@
-//! From a submitted event to one that only needs its numbers.
+//! Prepares a submitted event: everything but its numbers.
 //!
-//! Everything here runs on the caller's task: limits, routing, types, schema, fingerprints, the text itself. What it
-//! rests on (the type's and the topic's definition) is noted, so that the decision can tell when it has gone stale.
+//! Everything here runs on the caller's task: limits, routing, types, schema, fingerprints, the JSON text. The versions
+//! of the definitions that were used are recorded, so that the decision can detect a stale preparation.
 
 use super::import::{CopyLock, ImportedKeys};
 use super::{cloud_event_id, envelope, fingerprint};
@@ -19,16 +19,17 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// What the configuration lets through.
+/// The configuration and the compiled schemas that events are checked against.
 pub(crate) struct PublishRules {
     pub(crate) config: Config,
     pub(crate) schemas: SchemaCompiler,
-    /// Held while lines of an export that are republished copies are imported.
+    /// Serialises imports of republished copies.
     pub(crate) import_copies: CopyLock,
 }
 
 impl PublishRules {
-    /// Where the events of a type go: where the type says, else by the most specific route, else to the default topic.
+    /// The topic of a type's events: the one the type names, otherwise that of the most specific route, otherwise the
+    /// default topic.
     pub(crate) fn topic_of<'a>(&'a self, id: &EventTypeId, named: Option<&'a TopicId>) -> Option<&'a TopicId> {
         let routed = || {
             let matching = self.config.routes.iter().filter(|route| route.pattern.matches(id.as_identifier()));
@@ -38,27 +39,27 @@ impl PublishRules {
     }
 }
 
-/// An event that only needs its numbers.
+/// An event that is ready to be numbered and stored.
 pub(crate) struct PreparedEvent {
     pub(crate) draft: EventDraft,
-    /// "Must become exactly this."
+    /// The sequence that the event must get.
     pub(crate) sequence: Option<Sequence>,
     pub(crate) expected: Option<AggregateSequence>,
     pub(crate) topic: Arc<RegisteredTopic>,
     /// The log its topic lives in.
     pub(crate) place: LogRef,
-    /// The definition its type had; `None` where nobody registered it.
+    /// The position of its type's definition; `None` for an unregistered type.
     pub(crate) type_defined_at: Option<Position>,
     pub(crate) event_type: EventTypeId,
-    /// Why it is refused unless it repeats a stored event, which was right by the rules of its time.
+    /// Why it is refused, unless it is a duplicate: the stored event was valid by the rules of its time.
     pub(crate) refusal: Option<Error>,
-    /// Whether the schema version it is under is deprecated.
+    /// Whether its schema version is deprecated.
     pub(crate) deprecated: bool,
-    /// By what a line of an export is known.
+    /// The keys of a line of an export.
     pub(crate) imported: Option<Box<ImportedKeys>>,
 }
 
-/// An event's text, with the id it got.
+/// An event's text and id.
 struct WrittenEvent {
     id: Uuid,
     text: envelope::EventText,
@@ -67,7 +68,7 @@ struct WrittenEvent {
 /// Why an event could not be prepared.
 pub(crate) enum PrepareError {
     Refused(PublishRefusal),
-    /// Its schema is not compiled, which takes too long to do here.
+    /// Its schema must be compiled first, which takes too long for this thread.
     SchemaMissing(MissingSchema),
 }
 
@@ -77,13 +78,13 @@ impl From<PublishRefusal> for PrepareError {
     }
 }
 
-/// A version of an event type whose schema is to be compiled.
+/// A schema version that must be compiled.
 pub(crate) struct MissingSchema {
     pub(crate) event_type: Arc<RegisteredType>,
     pub(crate) version: SchemaVersion,
 }
 
-/// A refusal, and the topic it concerns where that could be told.
+/// A refusal, with the topic it concerns if that is known.
 pub(crate) struct PublishRefusal {
     pub(crate) error: Error,
     pub(crate) topic: Option<(LogRef, TopicNumber)>,
@@ -95,7 +96,7 @@ impl PublishRefusal {
     }
 }
 
-/// Checks and writes everything about `event` that does not depend on its place in the log.
+/// Checks an event, and writes everything of it that does not depend on its place in the log.
 pub(crate) fn prepare(
     (policy, logs): (&PublishRules, &Logs),
     registry: &Registry,
@@ -120,7 +121,7 @@ pub(crate) fn prepare(
         None => Ok(SchemaCheck { version: event.data_version.clone().map(Cow::Owned), deprecated: false }),
     };
     let text = write(event, &checked, &found.topic, now).map_err(here)?;
-    // Rules that never changed refused the first submission too.
+    // If the rules never changed, they refused the first submission as well: there is no stored event.
     let checked = match checked {
         Err(error) if !known.is_some_and(|known| may_have_changed(known)) => return Err(here(error).into()),
         checked => checked,
@@ -136,7 +137,7 @@ pub(crate) fn prepare(
     Ok(prepared)
 }
 
-/// Whether events of a type may be stored that it would refuse today.
+/// Whether stored events of a type may violate its rules of today.
 fn may_have_changed(known: &RegisteredType) -> bool {
     let event_type = &known.event_type;
     match event_type.versions.as_slice() {
@@ -146,7 +147,7 @@ fn may_have_changed(known: &RegisteredType) -> bool {
     }
 }
 
-/// The refusal of an event that could not be read; where its type is known, so is the topic it concerns.
+/// The refusal of an unreadable event; if its type is known, so is the topic it concerns.
 pub(crate) fn refuse_unread(
     (policy, logs): (&PublishRules, &Logs),
     registry: &Registry,
@@ -159,7 +160,7 @@ pub(crate) fn refuse_unread(
     PublishRefusal { error: unread.error.clone(), topic: found.map(|found| (found.log, found.topic.number)) }
 }
 
-/// Where an event would go; `None` where it would be refused before that.
+/// The topic that an event would be stored in; `None` if it is refused before that is known.
 pub(crate) fn destination((policy, logs): (&PublishRules, &Logs), event: &NewEvent) -> Option<LocatedTopic> {
     let registry = logs.default_ledger().registry();
     let known = find_type(policy, &registry, &event.event_type).ok()?;
@@ -178,7 +179,7 @@ fn find_type<'a>(
     Ok(known)
 }
 
-/// Names that are compared with one that is not known; a refusal must not cost more than an event.
+/// Names that are compared with an unknown one; a refusal must not cost more than an event.
 const NAMES_COMPARED_MAX: usize = 256;
 
 fn unregistered(registry: &Registry, event_type: &EventTypeId) -> String {
@@ -188,7 +189,7 @@ fn unregistered(registry: &Registry, event_type: &EventTypeId) -> String {
     format!("The event type is not registered; register it before publishing (POST /v1/event-types).{meant}")
 }
 
-/// What the policy says, else what the event itself does.
+/// The topic that the rules name, otherwise the one that the event names.
 fn find_topic(
     (policy, logs): (&PublishRules, &Logs),
     registry: &Registry,
@@ -211,7 +212,7 @@ fn find_topic(
     })
 }
 
-/// Lengths, NULs, and the members that must be there.
+/// Checks lengths, NULs, and required members.
 fn check_members(policy: &PublishRules, event: &NewEvent, producer: Option<&ProducerId>) -> Result<()> {
     let mut violations = Vec::new();
     let mut text = |pointer: &str, value: Option<&str>, bytes_max: usize| {
@@ -298,13 +299,13 @@ fn parse_data(event: &NewEvent) -> Result<Value> {
     if data.is_object() { Ok(data) } else { Err(Error::invalid("/data", "must be a JSON object")) }
 }
 
-/// What an event was checked against.
+/// The schema version that an event was checked against.
 struct SchemaCheck {
     version: Option<Cow<'static, str>>,
     deprecated: bool,
 }
 
-/// Why `data` was not taken.
+/// Why `data` is refused, or cannot be checked yet.
 enum DataFault {
     Refused(Error),
     SchemaMissing(MissingSchema),
@@ -316,7 +317,7 @@ impl From<Error> for DataFault {
     }
 }
 
-/// Validates `data` against the schema version the event is under; an archived type has none.
+/// Validates `data` against the event's schema version; an archived type accepts no events.
 fn check_data(
     policy: &PublishRules,
     known: &Arc<RegisteredType>,
@@ -344,7 +345,7 @@ fn check_data(
     Ok(SchemaCheck { deprecated: choice.is_deprecated(), version: Some(choice.text) })
 }
 
-/// The event's text, all but what only the log can know.
+/// The event's text without its numbers.
 fn write(event: &NewEvent, checked: &Result<SchemaCheck>, topic: &RegisteredTopic, now: i64) -> Result<WrittenEvent> {
     let id = event.id.unwrap_or_else(Uuid::new_v4);
     let occurred_at = event.occurred_at.unwrap_or_else(|| Timestamp::from_millis(now));
@@ -358,7 +359,7 @@ fn write(event: &NewEvent, checked: &Result<SchemaCheck>, topic: &RegisteredTopi
     }
 }
 
-/// An event of the broker's own, which no rule is held against.
+/// A draft of one of the broker's own events, to which no rules apply.
 pub(crate) fn draft_of(event: &NewEvent, id: Uuid, topic: &RegisteredTopic, now: i64) -> Result<EventDraft> {
     let subject_type_tag = fingerprint::subject_type_tag(event.subject_type.as_ref());
     let text = envelope::write(event, id, &topic.topic.definition.id, Timestamp::from_millis(now), None, None)
@@ -434,7 +435,7 @@ fn too_large() -> Error {
     )
 }
 
-/// Pointers of the strict parser start at `data`; ours start at the event.
+/// Moves the pointers of the strict parser, which start at `data`, to the event.
 fn under_data(error: Error) -> Error {
     let violations: Vec<_> = error
         .violations()

@@ -1,8 +1,8 @@
-//! Bundles: events that are stored with something else, or not at all.
+//! Produced events: they are stored together with something else, such as a completed claim, or not at all.
 //!
-//! - They are prepared like any event, on the caller's task, and decided inside another room's decision.
-//! - The first one that is refused refuses the whole, with its own problem, at its own place in the request.
-//! - One decision cannot span logs: an event that lives elsewhere is refused.
+//! - They are prepared like any event, on the caller's task, and stored by the decision of another module.
+//! - The first refused event refuses the whole request, with its own problem and its pointer in the request.
+//! - One decision cannot span logs: an event of another log is refused.
 
 use super::prepare::PreparedEvent;
 use super::publish::{EventPublisher, SubmittedEvent, check_size};
@@ -11,25 +11,25 @@ use crate::ledger::Decision;
 use crate::logs::LogRef;
 use contract::{Error, Kind, NewEvent, Result, Violation};
 
-/// Events ready to be stored with something else.
+/// Events that are prepared to be stored with something else.
 pub(crate) struct ProducedEvents {
     items: Vec<PreparedEvent>,
-    /// Where each stands in the request.
+    /// The pointer to each event in the request.
     pointers: Vec<String>,
     types: TypesSource,
 }
 
-/// What became of a bundle that was not refused.
+/// The outcome, if no event was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProducedOutcome {
     /// Its events are part of the decision.
     Stored,
-    /// A definition changed since it was prepared: prepare it again.
+    /// A definition changed since they were prepared: prepare them again.
     Stale,
 }
 
 impl EventPublisher<'_> {
-    /// Prepares events that are to be stored in `place`; `pointer` says where the one with an index stands.
+    /// Prepares events that are to be stored in `place`; `pointer` returns the pointer to the event with an index.
     pub(crate) async fn prepare_produced(
         self,
         events: Vec<NewEvent>,
@@ -46,7 +46,7 @@ impl EventPublisher<'_> {
         check_size(self.policy, &events)?;
         let mut items = self.prepare(&events).await?;
         if items.iter().any(Result::is_err) {
-            // Another broker may have registered a moment ago what is missing here.
+            // Another broker may have just registered what is missing here.
             self.logs.default_ledger().refresh().await?;
             items = self.prepare(&events).await?;
         }
@@ -63,7 +63,7 @@ impl EventPublisher<'_> {
 }
 
 impl ProducedEvents {
-    /// Makes the events part of a decision. Refused, it may have left some there: undo them.
+    /// Adds the events to a decision. If it refuses, some may have been added: undo them.
     pub(crate) fn decide(&self, decision: &mut Decision<'_>) -> Result<ProducedOutcome> {
         if !are_current(self.items.iter(), &self.types, decision) {
             return Ok(ProducedOutcome::Stale);
@@ -74,12 +74,12 @@ impl ProducedEvents {
         Ok(ProducedOutcome::Stored)
     }
 
-    /// About how many bytes it holds.
+    /// Their approximate size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.items.iter().map(|prepared| prepared.draft.text.len() + size_of::<PreparedEvent>()).sum()
     }
 
-    /// The same refusal, at its place in the request.
+    /// Moves a refusal to the event's place in the request.
     fn at(&self, index: usize, error: &Error) -> Error {
         let pointer = self.pointers.get(index).map_or("", String::as_str);
         let mut violations: Vec<_> = error.violations().to_vec();
@@ -87,7 +87,7 @@ impl ProducedEvents {
             violations.push(Violation::new("", error.detail()));
         }
         let moved = violations.into_iter().map(|Violation { pointer: inner, detail }| {
-            // Said of the event itself where it is the whole of it.
+            // A pointer to the whole event is the pointer to its place.
             Violation { pointer: format!("{pointer}{inner}"), detail }
         });
         let moved = moved.collect();

@@ -338,7 +338,7 @@ fn only_duplicate(item: &PreparedEvent, decision: &Decision<'_>) -> Result<Event
 /// The event stored under the same idempotency key within the topic's window, if there is one.
 fn find_duplicate(item: &PreparedEvent, decision: &Decision<'_>) -> Result<Option<EventOutcome>> {
     let Some(mark) = item.draft.idempotency else { return Ok(None) };
-    let row = decision.stored_key(mark.key)?.filter(|row| item.topic.remembers(row.time, decision.now()));
+    let row = decision.stored_key(mark.key)?.filter(|row| item.topic.remembers(row.time, decision.time_for(row.time)));
     row.map(|row| duplicate_of(item, mark.digest, row)).transpose()
 }
 

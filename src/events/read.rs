@@ -1,11 +1,12 @@
-//! Reading: a topic, the whole log, one aggregate, one event; now, or as soon as there is something.
+//! Reading: a topic, the log, one aggregate or one event; at once, or when there is something to return.
 //!
-//! - A read says how far it looked, so that a sparse filter always moves on.
-//! - Waiting is reading again when the tail moves; nothing polls on an interval.
-//! - A topic is read in the log it lives in; an event is looked for in the default log first, then in the others.
-//! - A page ends before a damaged event; the read that begins with it is told which one it is, and how to go on.
-//! - A range that retention has removed is an answer of its own, never a silent later start; only who asks for the
-//!   earliest event gets the first one that is left.
+//! - A read returns how far it scanned, so that a reader with a selective filter always makes progress.
+//! - Waiting is reading again when the tail moves; nothing polls at intervals.
+//! - A topic is read from the log it lives in; an event is looked up in the default log first, then in the side logs.
+//! - A page ends before a damaged event; a read that begins with it is refused with its number and the offset to continue
+//!   from.
+//! - A range that retention has removed is refused, never skipped silently; only a read from `earliest` begins with the
+//!   first event that is left.
 
 use super::fingerprint;
 use super::outcome::stored_event;
@@ -28,16 +29,16 @@ use uuid::Uuid;
 /// Reads on behalf of callers.
 pub(crate) struct EventReader<'a> {
     pub(crate) logs: &'a Logs,
-    /// Most events in one answer.
+    /// Most events in one response.
     pub(crate) limit_max: usize,
     /// The longest a read may wait.
     pub(crate) wait_max: Duration,
-    /// CEL expressions that had no answer for an event.
+    /// How many events a CEL expression could not be evaluated for.
     pub(crate) filter_failures: &'a AtomicU64,
 }
 
 impl EventReader<'_> {
-    /// What is there now.
+    /// Reads what is there now.
     pub(crate) async fn read(&self, read: &TopicRead) -> Result<EventPage> {
         let found = self.logs.find(&read.topic)?;
         self.check_limit(read.limit)?;
@@ -59,7 +60,7 @@ impl EventReader<'_> {
         self.scan_topic(&found, start, limit, filter).await
     }
 
-    /// What is there now, or as soon as there is something, or nothing when the time is up.
+    /// Reads what is there now; if that is nothing, waits for something until the timeout.
     pub(crate) async fn wait(&self, read: &TopicRead, timeout: Duration) -> Result<EventPage> {
         self.check_timeout(timeout)?;
         self.logs.find(&read.topic)?;
@@ -91,15 +92,15 @@ impl EventReader<'_> {
             start.after = page.next_offset;
             let ledger = self.logs.ledger(&found.log);
             if !moves && start.after < page.tail && ledger.log().is_shared() {
-                // What the tail promises is not there. Either the log went back, and then the ledger finds out, or what
-                // is there can be read now.
+                // The tail says that there are events, and the log has none. Either the log went back, which the ledger
+                // detects, or they can be read after a refresh.
                 if std::mem::replace(&mut is_stuck, true) {
                     return Err(tail_went_back());
                 }
                 ledger.refresh().await?;
                 continue;
             }
-            // In a log of our own, what lay between here and the tail was lost to damage: the next event comes behind it.
+            // In a log of our own, the events up to the tail were lost to damage: the next event comes behind it.
             let caught_up = start.after >= page.tail || !moves;
             let seen = start.after.max(page.tail);
             if caught_up && !wait_past(ledger, &mut tail, seen.into(), deadline).await {
@@ -112,33 +113,38 @@ impl EventReader<'_> {
         }
     }
 
-    /// All topics of the default log, in global order.
+    /// Reads all topics of the default log, in the order of their positions.
     pub(crate) async fn read_log(&self, read: &LogRead) -> Result<LogPage> {
         self.check_limit(read.limit)?;
         let filter = filters::compile(&read.filter)?;
         let ledger = self.logs.default_ledger();
         let tail = *ledger.position().borrow();
         let mut scan = EventScan::new(&filter, read.limit);
-        let mut after = read.after;
+        let (mut after, mut is_refreshed) = (read.after, false);
         if after < tail {
             scan.reserve_bytes().await?;
         }
         while after < tail && scan.wants_more() {
             let range = ReadRange::All(after);
             let page = match ledger.log().read_committed(range, SCAN).await {
-                // What is intact is given; the next read begins with the damage and is told.
+                // The intact events are returned; the next read begins with the damaged one and is refused.
                 Err(LogError::Damaged(_)) if after > read.after => break,
                 Err(error) => return Err(unreadable(ledger, range, error).await),
                 Ok(page) => page,
             };
-            // Nothing left below the tail: what was there has been removed.
+            if page.is_empty() && ledger.log().is_shared() && !std::mem::replace(&mut is_refreshed, true) {
+                // Either everything up to the tail was removed, or the log went back: refreshing finds out.
+                ledger.refresh().await?;
+                continue;
+            }
+            // Nothing is left below the tail: what was there has been removed.
             after = scan.take(page, |record| record.header.position).await.unwrap_or(tail);
         }
         self.count(&scan);
         Ok(LogPage { items: scan.items, next_position: after, tail })
     }
 
-    /// All topics of the log: what is there now, or as soon as there is something.
+    /// Reads all topics of the default log; if there is nothing, waits for something until the timeout.
     pub(crate) async fn wait_log(&self, read: &LogRead, timeout: Duration) -> Result<LogPage> {
         self.check_timeout(timeout)?;
         let deadline = tokio::time::Instant::now() + timeout;
@@ -159,14 +165,14 @@ impl EventReader<'_> {
         }
     }
 
-    /// The event first stored under this id.
+    /// Reads the event that was first stored under this id.
     pub(crate) async fn event(&self, id: Uuid) -> Result<StoredEvent> {
         let (place, header) = self.locate(id).await?;
         let event = stored_at(self.logs.ledger(&place), header.topic, header.sequence).await?;
         event.ok_or_else(|| Error::not_found("event"))
     }
 
-    /// Where the event first stored under this id is.
+    /// Finds the event that was first stored under this id.
     pub(crate) async fn locate(&self, id: Uuid) -> Result<(LogRef, RecordHeader)> {
         let mut missing = Error::not_found("event");
         if let Some(header) = find_id(self.logs.default_ledger(), id).await?
@@ -178,14 +184,15 @@ impl EventReader<'_> {
             match self.locate_in(&side, id).await {
                 Ok(Some(header)) => return Ok((LogRef::Side(side), header)),
                 Ok(None) => (),
-                // It may be there, or in the next log.
+                // The event may be in that log, or in the next one.
                 Err(error) => missing = error,
             }
         }
         Err(missing)
     }
 
-    /// An event of a side log; not of topics this broker does not know, which a folder from elsewhere may hold.
+    /// Looks up an event in a side log. Topics that this broker does not know are ignored: a folder may come from another
+    /// broker.
     async fn locate_in(&self, side: &SideLog, id: Uuid) -> Result<Option<RecordHeader>> {
         let Some(header) = find_id(&side.ledger, id).await? else { return Ok(None) };
         let registry = side.ledger.registry();
@@ -195,7 +202,7 @@ impl EventReader<'_> {
         Ok(is_ours.then_some(header))
     }
 
-    /// Where an aggregate stands.
+    /// Reads the last sequence of an aggregate, and its last event.
     pub(crate) async fn aggregate(&self, read: &AggregateRead) -> Result<Aggregate> {
         let found = self.logs.find(&read.topic)?;
         let ledger = self.logs.ledger(&found.log);
@@ -204,7 +211,7 @@ impl EventReader<'_> {
         Ok(Aggregate { aggregate_sequence: head.aggregate_sequence, sequence: head.sequence, last_event })
     }
 
-    /// An aggregate's events.
+    /// Reads the events of an aggregate.
     pub(crate) async fn read_aggregate(&self, read: &AggregateRead) -> Result<AggregateEvents> {
         let found = self.logs.find(&read.topic)?;
         self.check_limit(read.limit)?;
@@ -226,7 +233,7 @@ impl EventReader<'_> {
         })
     }
 
-    /// A page's limit must be one a caller may ask for.
+    /// Refuses a limit above the configured maximum.
     pub(crate) fn check_limit(&self, limit: usize) -> Result<()> {
         match (1..=self.limit_max).contains(&limit) {
             true => Ok(()),
@@ -234,7 +241,7 @@ impl EventReader<'_> {
         }
     }
 
-    /// A wait must be one a caller may ask for.
+    /// Refuses a timeout above the configured maximum.
     pub(crate) fn check_timeout(&self, timeout: Duration) -> Result<()> {
         match timeout <= self.wait_max {
             true => Ok(()),
@@ -246,8 +253,8 @@ impl EventReader<'_> {
 
     async fn start(&self, found: &LocatedTopic, offset: ReadOffset) -> ScanStart {
         if offset == ReadOffset::Latest {
-            // Another broker may have appended a moment ago. Where that cannot be told, the tail that is known here is
-            // at most too early: the reader gets more, not less.
+            // Another broker may have just appended. If the log cannot be reached, the tail known here is at most too
+            // early, so the reader gets more events, not fewer.
             let _ = self.logs.ledger(&found.log).refresh().await;
         }
         ScanStart::new(offset, found.topic.tail())
@@ -277,8 +284,8 @@ impl EventReader<'_> {
                     after = before(earliest);
                     continue;
                 }
-                // What is intact, or was there a moment ago, is given; the next read begins with the damage or the gap
-                // and is told.
+                // The events read so far are returned; the next read begins with the damaged event or the gap, and is
+                // refused.
                 Err(LogError::Damaged(_) | LogError::Trimmed(_)) if after > start.after => break,
                 Err(error) => return Err(unreadable(ledger, range, error).await),
                 Ok(page) => page,
@@ -287,18 +294,18 @@ impl EventReader<'_> {
             after = reached.into();
         }
         self.count(&scan);
-        // What was removed was there: a tail that is behind it is one that another broker has moved.
+        // Removed events count: a tail before them is out of date, because another broker has moved it.
         let tail = if start.skips_removed { tail.max(after) } else { tail };
         Ok(EventPage { items: scan.items, claims: Vec::new(), next_offset: after, tail })
     }
 
-    /// The end of a scan.
+    /// Gives back room that the scan did not use, and counts its failures.
     fn count(&self, scan: &EventScan<'_>) {
         shrink_page(scan.bytes);
         self.count_failures(scan.failures);
     }
 
-    /// Counts what a filter had no answer for.
+    /// Counts events that a filter could not be evaluated for.
     pub(crate) fn count_failures(&self, failures: FilterStats) {
         self.filter_failures.fetch_add(failures.count(), Ordering::Relaxed);
     }
@@ -312,7 +319,7 @@ async fn find_id(ledger: &Ledger, id: Uuid) -> Result<Option<RecordHeader>> {
     ledger.log().find(RecordQuery::Id(id.as_u128())).await.map_err(read_failed)
 }
 
-/// The event at one place; `None` once retention has removed it.
+/// Reads the event with this sequence; `None` if it was removed.
 pub(crate) async fn stored_at(ledger: &Ledger, topic: TopicNumber, sequence: Sequence) -> Result<Option<StoredEvent>> {
     let range = ReadRange::Topic(topic, Sequence(sequence.0.saturating_sub(1)));
     match ledger.log().read(range, ReadLimit { records: 1, bytes: 0 }).await {
@@ -322,8 +329,8 @@ pub(crate) async fn stored_at(ledger: &Ledger, topic: TopicNumber, sequence: Seq
     }
 }
 
-/// What a reader is told whose range begins with something that cannot be read. Where that is a damaged event, it is said
-/// which one, and how to go on.
+/// The refusal of a read whose range begins with something unreadable. If that is a damaged event, it names the event and
+/// the offset to continue from.
 pub(crate) async fn unreadable(ledger: &Ledger, range: ReadRange, error: LogError) -> Error {
     if !matches!(error, LogError::Damaged(_)) {
         return read_failed(error);
@@ -360,13 +367,13 @@ fn key_of(topic: &RegisteredTopic, read: &AggregateRead) -> u128 {
     fingerprint::aggregate_in(topic, fingerprint::subject_type_tag(read.subject_type.as_ref()), &read.subject)
 }
 
-/// Records below the tail that was shown are not there.
+/// Records below the visible tail are missing.
 fn tail_went_back() -> Error {
     let detail = "The log does not hold all of the topic's events any more; it is being opened again.";
     Error::new(Kind::Unavailable, detail).with_retry_after(2)
 }
 
-/// Waits until a tail goes past `seen`; `false` when the time is up or the broker closes first.
+/// Waits until a tail is beyond `seen`; `false` if the time is up or the broker closes first.
 async fn wait_past<N: PartialOrd>(
     ledger: &Ledger,
     tail: &mut watch::Receiver<N>,

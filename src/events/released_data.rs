@@ -1,8 +1,8 @@
-//! The `data` of large events while their request waits for the writer: held once, as a part of the prepared text.
+//! The `data` of large events, held once while their request waits for the writer: as a part of the prepared text.
 //!
-//! - The text of an event has its `data` in it. The event as it came in is needed again only if it has to be prepared again,
-//!   which is rare; until then a copy of a large `data` is not kept.
-//! - Small events keep theirs: nothing is allocated or copied for them.
+//! - The text of an event contains its `data`. The submitted event is needed again only if it must be prepared again,
+//!   which is rare; until then no copy of a large `data` is held.
+//! - Small events keep their `data`: nothing is allocated or copied for them.
 
 use super::prepare::{PreparedEvent, PublishRefusal};
 use super::publish::SubmittedEvent;
@@ -10,15 +10,15 @@ use bytes::Bytes;
 use contract::{Error, Kind, Result};
 use serde_json::value::RawValue;
 
-/// From this size on, `data` is released.
+/// The smallest `data` that is released, in bytes.
 const LARGE_BYTES: usize = 16 * 1024;
 
-/// What was released of a request.
+/// The released `data` of a request.
 pub(super) struct ReleasedData(Vec<ReleasedEvent>);
 
 struct ReleasedEvent {
     index: usize,
-    /// Its text, up to the end of `data`; it shares the bytes that wait for the writer.
+    /// Its text, up to the end of `data`; it shares its bytes with the command that waits for the writer.
     text: Bytes,
     data_bytes: usize,
 }
@@ -45,7 +45,7 @@ impl ReleasedData {
         Self(events.iter_mut().zip(items).enumerate().filter_map(release).collect())
     }
 
-    /// Puts it back, for the events to be prepared again.
+    /// Restores the `data`, so that the events can be prepared again.
     pub(super) fn restore(self, events: &mut [SubmittedEvent]) -> Result<()> {
         for ReleasedEvent { index, text, data_bytes } in self.0 {
             let data = text.get(text.len() - data_bytes..).and_then(|data| std::str::from_utf8(data).ok());

@@ -1,4 +1,4 @@
-//! Events that were stored once and may be removed by now: what is there, and what is told of one that is not.
+//! Events that may have been removed since they were stored: reading them, and the refusal if they are gone.
 
 use super::outcome::stored_event;
 use super::scan_start::before_earliest;
@@ -6,7 +6,7 @@ use crate::ledger::{Ledger, read_failed};
 use contract::{Error, Kind, Position, Result, Sequence, StoredEvent};
 use log::{ReadLimit, ReadRange, TopicNumber};
 
-/// The event that a topic was given first under some key, at `position`.
+/// Reads the event at `position`, which was stored first under some key.
 pub(super) async fn first_stored(ledger: &Ledger, topic: TopicNumber, position: Position) -> Result<StoredEvent> {
     let range = ReadRange::All(Position(position.0 - 1));
     let one = ReadLimit { records: 1, bytes: usize::MAX };
@@ -20,7 +20,7 @@ pub(super) async fn first_stored(ledger: &Ledger, topic: TopicNumber, position: 
     }
 }
 
-/// The refusal of something that needs an event which retention has removed, with where the topic begins by now.
+/// The refusal of a request that needs a removed event; it names the first sequence that the topic still has.
 pub(crate) async fn removed(ledger: &Ledger, topic: TopicNumber, detail: &'static str) -> Error {
     let error = Error::new(Kind::Trimmed, detail);
     match before_earliest(ledger, topic).await {

@@ -1,10 +1,11 @@
-//! Repeating: a stored event, ready to be stored once more.
+//! Republishing: storing a copy of a stored event.
 //!
-//! - A repeated event has the id of the first one and says where that was stored (`republishOf`). It has no idempotency
-//!   key: nothing swallows it, and who sends the first one again is still told of the first one.
-//! - It was right by the rules of its time; it is not held against those of today. One that was removed since it was read is
-//!   not stored again: its type may be deleted by then.
-//! - In a topic that keeps the latest event of each aggregate it is a new event: with an id of its own, caused by the last.
+//! - A copy has the id of the first event and names its sequence (`republishOf`). It has no idempotency key: it is never
+//!   a duplicate, and a retry of the first submission still gets the first event.
+//! - It is not validated again, since it was valid by the rules of its time. An event that was removed since it was read
+//!   is not stored again: its type may have been deleted.
+//! - In a topic that keeps the latest event of each aggregate, it is a new event with an id of its own, caused by the
+//!   last one.
 
 use super::envelope;
 use crate::ledger::{Command, Decision, EventDraft, RegisteredTopic};
@@ -14,28 +15,28 @@ use serde::Deserialize;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// The sequence of the event that a record repeats, if it does.
+/// The sequence of the event that a record is a copy of, if it is one.
 pub(crate) fn original_of(record: &Record) -> Option<Sequence> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct RepublishMember {
         republish_of: Option<Sequence>,
     }
-    // What is repeated has no idempotency key, so most events need not be parsed.
+    // Copies have no idempotency key, so most events need not be parsed.
     record.header.facets.filter(|facets| facets.idempotency.is_none())?;
     serde_json::from_slice::<RepublishMember>(&record.body).ok()?.republish_of
 }
 
-/// As what an event is stored once more.
+/// How an event is stored again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RepublishAs {
     /// As the same event.
     Same,
-    /// As the last word about its aggregate, if it still is.
+    /// As the latest state of its aggregate, if it still is.
     State,
 }
 
-/// Stores events of one topic once more.
+/// Stores copies of events of one topic.
 pub(crate) struct RepublishEvents {
     topic: Arc<RegisteredTopic>,
     items: Vec<RepublishItem>,
@@ -43,14 +44,14 @@ pub(crate) struct RepublishEvents {
 
 struct RepublishItem {
     draft: EventDraft,
-    /// Where the event is.
+    /// The sequence of the event.
     sequence: Sequence,
-    /// Whether it must still be the last of its aggregate.
+    /// Whether it must still be the last event of its aggregate.
     must_be_last: bool,
 }
 
 impl RepublishEvents {
-    /// Of these records.
+    /// Prepares copies of these records.
     pub(crate) fn of(topic: &Arc<RegisteredTopic>, records: &[Record], how: RepublishAs) -> Result<Self> {
         let items = records.iter().filter_map(|record| item(topic, record, how).transpose());
         Ok(Self { topic: Arc::clone(topic), items: items.collect::<Result<_>>()? })
@@ -116,7 +117,7 @@ impl Command for RepublishEvents {
     }
 }
 
-/// Whether the event at this place is the last of its aggregate. What speaks of nothing has no last word.
+/// Whether the event with this sequence is the last of its aggregate; `false` without an aggregate.
 fn is_last(aggregate: Option<u128>, sequence: Sequence, decision: &Decision<'_>) -> Result<bool> {
     let Some(key) = aggregate else { return Ok(false) };
     Ok(decision.head(key)?.is_some_and(|head| head.sequence == sequence))

@@ -1,7 +1,7 @@
-//! Batches whose events live in several logs: each log decides its own.
+//! Batches whose events live in several logs: each log decides its part.
 //!
-//! - One decision cannot span logs, so an all-or-nothing batch that would is refused whole.
-//! - Answers come back in the order of the request. What one log refuses, or cannot do, touches no other.
+//! - One decision cannot span logs, so an all-or-nothing batch over several logs is refused as a whole.
+//! - Results are in the order of the request. A part that one log refuses, or cannot process, does not affect the others.
 
 use super::prepare::{PreparedEvent, PublishRefusal};
 use super::publish::{EventPublisher, SubmittedEvent};
@@ -10,13 +10,13 @@ use crate::logs::LogRef;
 use contract::{Atomicity, BatchOutcome, Error, Kind, PublishedEvent, Result, Violation};
 use futures_util::future::join_all;
 
-/// Which logs a request reaches.
+/// Which logs a request concerns.
 pub(super) enum LogSpread {
     One(LogRef),
     Several,
 }
 
-/// Events that go nowhere (nobody knows their topic) count for any log.
+/// Events without a known topic may be assigned to any log.
 pub(super) fn log_spread(items: &[Result<PreparedEvent, PublishRefusal>]) -> LogSpread {
     let mut places = items.iter().filter_map(place_of);
     let Some(first) = places.next() else { return LogSpread::One(LogRef::Default) };
@@ -26,7 +26,7 @@ pub(super) fn log_spread(items: &[Result<PreparedEvent, PublishRefusal>]) -> Log
     }
 }
 
-/// What an all-or-nothing batch over several logs is told.
+/// The refusal of an all-or-nothing batch over several logs.
 pub(super) fn spans_logs(items: &[Result<PreparedEvent, PublishRefusal>]) -> Error {
     let first = items.iter().find_map(place_of);
     let elsewhere = items.iter().enumerate().filter(|(_, item)| place_of(item).is_some_and(|it| Some(it) != first));
@@ -36,7 +36,7 @@ pub(super) fn spans_logs(items: &[Result<PreparedEvent, PublishRefusal>]) -> Err
     Error::new(Kind::Validation, detail).with_violations(violations)
 }
 
-/// Has every log decide the events that live in it, all at the same time.
+/// Publishes each part to its log, all at the same time.
 pub(super) async fn publish_by_log(
     publisher: EventPublisher<'_>,
     events: Vec<SubmittedEvent>,
@@ -56,7 +56,7 @@ pub(super) async fn publish_by_log(
         }
     }
     let answers = parts.into_iter().map(|(_, indexes, part)| async {
-        // Boxed: a part may turn out to be spread itself, if routes of its types changed a moment ago.
+        // Boxed because it is recursive: a part may be split again, if routes of its types have just changed.
         let outcome = Box::pin(publisher.publish_units(part, atomicity, ReplyRecorder::disabled())).await;
         (indexes, outcome)
     });

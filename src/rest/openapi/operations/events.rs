@@ -88,18 +88,20 @@ fn batch(bounds: &DocumentLimits) -> OperationSpec {
 
 fn import() -> OperationSpec {
     let about = format!(
-        "Loads history: events one per line, of any number, in the order they come, as they are published or as they were \
-        read from a broker. `occurredAt` and ids are kept. Each event stands by itself; one that is refused is reported by \
-        its line, and the rest goes on. The answer begins before the body ends and tells how far it has come, line by \
-        line; its last line says `done` and has the totals. A client may send everything before it reads: refusals that \
-        find no room by then are counted in `unreported` instead of reported. An import that broke off is repeated whole. \
-        A line may have at most {} bytes; a longer one is refused like any other bad line.",
+        "Loads history: any number of events, one per line, in their order, as they are published or as they were \
+        read from a broker (lines with a `position`). `occurredAt` and ids are kept. Events read from a broker remain as many \
+        events as they were, even if they share an idempotency key; republished copies stay copies. `renumbered` counts \
+        those that get another sequence than they had. Each line is independent: a refused line is reported by its number, and \
+        all others are stored. The response begins before the body ends and reports the progress, line by \
+        line; its last line has `done` and the totals. A client may send everything before it reads: refusals that \
+        find no room by then are counted in `unreported` instead of reported. Repeat an interrupted import as a whole. \
+        A line may have at most {} bytes; a longer one is refused.",
         limits::EVENT_BYTES_MAX + 64 * 1024
     );
     let lines = || any_text("Events as JSON, one per line.").example(examples::import_lines());
     let one = any_of([schema_ref("EventInput"), schema_ref("Event")], "A single event.").example(examples::new_event());
-    let report = any_text("Lines of JSON: refusals by line, and how far the import has come.");
-    let mut body = BodySpec::about("Events as JSON, one per line; none is an import of nothing.").or_none().shaped(
+    let report = any_text("Lines of JSON: refusals by line number, and the progress of the import.");
+    let mut body = BodySpec::about("Events as JSON, one per line; the body may be empty.").or_none().shaped(
         JSON,
         one,
         examples::new_event(),
@@ -107,7 +109,7 @@ fn import() -> OperationSpec {
     for media in ["application/x-ndjson", "application/ndjson", "application/jsonl"] {
         body = body.shaped(media, lines(), examples::import_lines());
     }
-    let progress = ResponseSpec::about("How it goes, as it goes.");
+    let progress = ResponseSpec::about("The progress, while the import runs.");
     operation(Post, "/v1/events:import", "importEvents", "Load history")
         .about(about)
         .body(body)
