@@ -1,15 +1,16 @@
-//! The address of a database, as it may be shown: what the driver understands of it, without the password.
+//! The address of a database, as it may be shown: as the driver reads it, without the password.
 
 use crate::tls::TlsParams;
 use std::fmt::Write;
+use std::net::IpAddr;
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
 const DEFAULT_PORT: u16 = 5432;
-/// What is shown of an address the driver does not understand: any part of it may be a password.
+/// Shown instead of an address that the driver does not understand: any part of it may be a password.
 const HIDDEN: &str = "***";
 
-/// User, hosts and database of an address, with `***` for a password. Parameters are left out.
+/// User, hosts and database of an address, with `***` for a password, without parameters.
 #[must_use]
 pub fn redacted_url(url: &str) -> String {
     let Some(config) = read(url).filter(|config| !is_misread(config)) else { return HIDDEN.to_owned() };
@@ -36,28 +37,35 @@ pub fn redacted_url(url: &str) -> String {
     text
 }
 
-/// Whether an address has a password in it; one that is not understood may.
+/// Whether an address contains a password; one that the driver does not understand may.
 #[must_use]
 pub fn has_password(url: &str) -> bool {
     read(url).is_none_or(|config| config.get_password().is_some())
 }
 
-/// Hosts that an address leads to beyond this machine without proving who they are, if there are any.
+/// A host on another machine that the driver connects to without verifying its certificate, if there is one.
+///
+/// With `hostaddr` the driver connects there, whatever `host` names.
 pub(crate) fn unverified_host(url: &str) -> Option<String> {
     let wanted = TlsParams::take(url);
     let config = wanted.rest.parse::<Config>().ok()?;
-    let is_local = |name: &str| {
-        let address = name.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
-        name == "localhost" || address.is_ok_and(|address| address.is_loopback())
+    let addresses = config.get_hostaddrs();
+    let remote = match addresses {
+        [] => config.get_hosts().iter().find_map(remote_name),
+        _ => addresses.iter().find(|address| !address.is_loopback()).map(IpAddr::to_string),
     };
-    let beyond = config.get_hosts().iter().find_map(|host| match host {
-        Host::Tcp(name) if !is_local(name) => Some(name.clone()),
-        _ => None,
-    });
-    beyond.filter(|_| !wanted.verified)
+    remote.filter(|_| !wanted.verified)
 }
 
-/// Whether a host or a database has an `@` in it. The driver ends the password at the first one: what follows is the rest of a
+/// The name of a host on another machine.
+fn remote_name(host: &Host) -> Option<String> {
+    let Host::Tcp(name) = host else { return None };
+    let address = name.trim_matches(['[', ']']).parse::<IpAddr>();
+    let is_local = name == "localhost" || address.is_ok_and(|address| address.is_loopback());
+    (!is_local).then(|| name.clone())
+}
+
+/// Whether a host or a database contains an `@`. The driver ends the password at the first one, so the rest is part of a
 /// password that was not escaped.
 fn is_misread(config: &Config) -> bool {
     let in_host = |host: &Host| matches!(host, Host::Tcp(name) if name.contains('@'));
@@ -89,7 +97,7 @@ mod tests {
         ] {
             assert_eq!(redacted_url(url), expected, "{url}");
         }
-        // However the driver takes an unescaped slash, nothing of the password is shown.
+        // An unescaped slash or `@` in a password, however the driver reads it: nothing of the password is shown.
         for url in [
             "postgres://u:s3cr/et@h/db",
             "postgres://u:p@s3cr/et@h/db",
@@ -106,8 +114,15 @@ mod tests {
     }
 
     #[test]
-    fn a_host_beyond_this_machine_must_prove_itself() {
-        for url in ["postgres://a@h/d", "postgres://a@h/d?sslmode=require", "postgres://a@127.0.0.1,10.0.0.1/d"] {
+    fn a_host_on_another_machine_must_be_verified() {
+        for url in [
+            "postgres://a@h/d",
+            "postgres://a@h/d?sslmode=require",
+            "postgres://a@127.0.0.1,10.0.0.1/d",
+            "postgres://a@localhost/d?hostaddr=10.255.255.1",
+            "postgres:///d?hostaddr=10.255.255.1",
+            "host=127.0.0.1 hostaddr=10.255.255.1 user=a",
+        ] {
             assert!(unverified_host(url).is_some(), "{url}");
         }
         for url in [
@@ -117,6 +132,8 @@ mod tests {
             "postgres://a@%2Ftmp/d",
             "postgres:///d?host=/run/postgresql",
             "postgres://a@h/d?sslmode=verify-full",
+            "postgres://a@h/d?hostaddr=10.0.0.1&sslmode=verify-full",
+            "postgres://a@h/d?hostaddr=127.0.0.1",
             "postgres://a@h/d?sslrootcert=/x.pem",
         ] {
             assert_eq!(unverified_host(url), None, "{url}");

@@ -1,7 +1,7 @@
-//! A batch as columns: arrays that one statement unfolds into rows.
+//! A batch as columns: arrays that one statement unnests into rows.
 //!
-//! What SQL wants to see of an event is read from its own JSON, which the broker wrote. A body that is no event's JSON is
-//! stored all the same: its columns are empty then, and its header and bytes come back as they went in.
+//! The columns for SQL queries are read from the event's own JSON, which the broker wrote. A body that is not an event's JSON
+//! is stored as well: its columns are empty, and its header and body are returned as they were stored.
 
 use crate::payload::fits_jsonb;
 use crate::row::{PgTimestamp, id_of, number, pack};
@@ -16,6 +16,86 @@ use uuid::Uuid;
 /// A parameter of a statement.
 pub(crate) type SqlParam<'a> = &'a (dyn ToSql + Sync);
 
+/// Defines one table's columns, once: the arrays of a batch, and the statement's list of names and types. The order is that
+/// of the statement's parameters.
+macro_rules! columns {
+    ($(#[$doc:meta])* $name:ident for $table:literal { $($column:ident: $array:ty => $sql:literal $(as $cast:literal)?,)* }) => {
+        $(#[$doc])*
+        #[derive(Default)]
+        struct $name<'a> {
+            $($column: $array,)*
+        }
+
+        impl $name<'_> {
+            const TABLE: TableColumns = TableColumns {
+                table: $table,
+                columns: &[$((stringify!($column), $sql, concat!("" $(, "::", $cast)?))),*],
+            };
+
+            fn params(&self) -> impl Iterator<Item = SqlParam<'_>> {
+                [$(&self.$column as SqlParam<'_>),*].into_iter()
+            }
+        }
+    };
+}
+
+columns! {
+    /// Events.
+    EventColumns for "events" {
+        event_id: Vec<i64> => "bigint[]",
+        id: Vec<Option<Uuid>> => "uuid[]",
+        topic_number: Vec<i64> => "bigint[]",
+        topic: Vec<JsonText<'a>> => "text[]",
+        topic_seq: Vec<i64> => "bigint[]",
+        stored_at: Vec<PgTimestamp> => "timestamptz[]",
+        occurred_at: Vec<PgTimestamp> => "timestamptz[]",
+        aggregate_type: Vec<JsonText<'a>> => "text[]",
+        aggregate_id: Vec<JsonText<'a>> => "text[]",
+        aggregate_seq: Vec<i64> => "bigint[]",
+        event_type: Vec<JsonText<'a>> => "text[]",
+        event_version: Vec<i32> => "int[]",
+        data_version: Vec<Option<JsonText<'a>>> => "text[]",
+        actor_type: Vec<JsonText<'a>> => "text[]",
+        actor_id: Vec<JsonText<'a>> => "text[]",
+        org_id: Vec<Option<JsonText<'a>>> => "text[]",
+        request_id: Vec<JsonText<'a>> => "text[]",
+        idempotency_key: Vec<Option<JsonText<'a>>> => "text[]",
+        correlation_id: Vec<Option<JsonText<'a>>> => "text[]",
+        causation_id: Vec<Option<JsonText<'a>>> => "text[]",
+        app_id: Vec<Option<JsonText<'a>>> => "text[]",
+        env_id: Vec<Option<JsonText<'a>>> => "text[]",
+        // `jsonb` has no array that text converts to; its elements are converted one by one.
+        payload: Vec<Option<&'a str>> => "text[]" as "jsonb",
+        aggregate_key: Vec<Option<Uuid>> => "uuid[]",
+        facets: Vec<Option<Vec<u8>>> => "bytea[]",
+        body: Vec<&'a [u8]> => "bytea[]",
+    }
+}
+
+columns! {
+    /// The broker's own entries.
+    EntryColumns for "entries" {
+        position: Vec<i64> => "bigint[]",
+        sequence: Vec<i64> => "bigint[]",
+        stored_at: Vec<PgTimestamp> => "timestamptz[]",
+        fact: Vec<Option<JsonText<'a>>> => "text[]",
+        id: Vec<Option<Uuid>> => "uuid[]",
+        aggregate_key: Vec<Option<Uuid>> => "uuid[]",
+        aggregate_seq: Vec<i64> => "bigint[]",
+        facets: Vec<Option<Vec<u8>>> => "bytea[]",
+        body: Vec<&'a [u8]> => "bytea[]",
+    }
+}
+
+/// One table's columns: the name of each, the type of the array that holds it, and the cast of its elements, if any.
+pub(crate) struct TableColumns {
+    pub(crate) table: &'static str,
+    pub(crate) columns: &'static [(&'static str, &'static str, &'static str)],
+}
+
+pub(crate) const EVENTS: TableColumns = EventColumns::TABLE;
+pub(crate) const ENTRIES: TableColumns = EntryColumns::TABLE;
+
 /// The columns of a batch, each an array.
 #[derive(Default)]
 pub(crate) struct BatchColumns<'a> {
@@ -23,66 +103,17 @@ pub(crate) struct BatchColumns<'a> {
     entries: EntryColumns<'a>,
 }
 
-/// The columns of a batch whose records all go to one table.
-pub(crate) struct SingleTableColumns<'a> {
-    pub(crate) table: TargetTable,
-    pub(crate) params: Vec<SqlParam<'a>>,
-    pub(crate) first_stored_at: &'a PgTimestamp,
-    pub(crate) amount: i32,
-}
-
-/// Where records go.
+/// The tables that the records of a batch go to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TargetTable {
+pub(crate) enum TargetTables {
+    None,
     Events,
     Entries,
-}
-
-#[derive(Default)]
-struct EventColumns<'a> {
-    event_ids: Vec<i64>,
-    ids: Vec<Option<Uuid>>,
-    topic_numbers: Vec<i64>,
-    topics: Vec<JsonText<'a>>,
-    topic_seqs: Vec<i64>,
-    stored_ats: Vec<PgTimestamp>,
-    occurred_ats: Vec<PgTimestamp>,
-    aggregate_types: Vec<JsonText<'a>>,
-    aggregate_ids: Vec<JsonText<'a>>,
-    aggregate_seqs: Vec<i64>,
-    event_types: Vec<JsonText<'a>>,
-    event_versions: Vec<i32>,
-    data_versions: Vec<Option<JsonText<'a>>>,
-    actor_types: Vec<JsonText<'a>>,
-    actor_ids: Vec<JsonText<'a>>,
-    org_ids: Vec<Option<JsonText<'a>>>,
-    request_ids: Vec<JsonText<'a>>,
-    idempotency_keys: Vec<Option<JsonText<'a>>>,
-    correlation_ids: Vec<Option<JsonText<'a>>>,
-    causation_ids: Vec<Option<JsonText<'a>>>,
-    app_ids: Vec<Option<JsonText<'a>>>,
-    env_ids: Vec<Option<JsonText<'a>>>,
-    payloads: Vec<Option<&'a str>>,
-    aggregate_keys: Vec<Option<Uuid>>,
-    facets: Vec<Option<Vec<u8>>>,
-    bodies: Vec<&'a [u8]>,
-}
-
-#[derive(Default)]
-struct EntryColumns<'a> {
-    positions: Vec<i64>,
-    sequences: Vec<i64>,
-    stored_ats: Vec<PgTimestamp>,
-    facts: Vec<Option<JsonText<'a>>>,
-    ids: Vec<Option<Uuid>>,
-    aggregate_keys: Vec<Option<Uuid>>,
-    aggregate_seqs: Vec<i64>,
-    facets: Vec<Option<Vec<u8>>>,
-    bodies: Vec<&'a [u8]>,
+    Both,
 }
 
 impl<'a> BatchColumns<'a> {
-    /// The columns of `batch`. Without payloads, where PostgreSQL refused one.
+    /// The columns of `batch`; without payloads if PostgreSQL refused one.
     pub(crate) fn of(batch: &'a [Record], payloads: bool) -> Result<Self, LogError> {
         let mut columns = Self::default();
         for record in batch {
@@ -96,122 +127,89 @@ impl<'a> BatchColumns<'a> {
         Ok(columns)
     }
 
-    /// All of them, in `append`'s order.
-    pub(crate) fn params(&self) -> impl Iterator<Item = SqlParam<'_>> {
-        self.events.params().into_iter().chain(self.entries.params())
+    /// Where the records go.
+    pub(crate) const fn tables(&self) -> TargetTables {
+        match (self.events.event_id.is_empty(), self.entries.position.is_empty()) {
+            (true, true) => TargetTables::None,
+            (false, true) => TargetTables::Events,
+            (true, false) => TargetTables::Entries,
+            (false, false) => TargetTables::Both,
+        }
     }
 
-    /// Those of the one table that has all the records, if one has.
-    pub(crate) fn of_one_table(&self) -> Option<SingleTableColumns<'_>> {
-        let (table, params, stored_ats) = match (self.events.stored_ats.as_slice(), self.entries.stored_ats.as_slice())
-        {
-            (events, []) => (TargetTable::Events, self.events.params().to_vec(), events),
-            ([], entries) => (TargetTable::Entries, self.entries.params().to_vec(), entries),
-            _ => return None,
-        };
-        let amount = i32::try_from(stored_ats.len()).ok()?;
-        Some(SingleTableColumns { table, params, first_stored_at: stored_ats.first()?, amount })
+    /// The columns of the tables in [`Self::tables`], in their order.
+    pub(crate) fn params(&self) -> impl Iterator<Item = SqlParam<'_>> {
+        let tables = self.tables();
+        let events = matches!(tables, TargetTables::Events | TargetTables::Both).then(|| self.events.params());
+        let entries = matches!(tables, TargetTables::Entries | TargetTables::Both).then(|| self.entries.params());
+        events.into_iter().flatten().chain(entries.into_iter().flatten())
+    }
+
+    /// How many records there are.
+    pub(crate) fn amount(&self) -> i32 {
+        let amount = self.events.event_id.len() + self.entries.position.len();
+        i32::try_from(amount).unwrap_or(i32::MAX)
+    }
+
+    /// When the first record was stored.
+    pub(crate) fn first_stored_at(&self) -> Option<PgTimestamp> {
+        [self.events.stored_at.first(), self.entries.stored_at.first()].into_iter().flatten().min().copied()
     }
 }
 
 impl<'a> EventColumns<'a> {
-    fn params(&self) -> [SqlParam<'_>; 26] {
-        [
-            &self.event_ids,
-            &self.ids,
-            &self.topic_numbers,
-            &self.topics,
-            &self.topic_seqs,
-            &self.stored_ats,
-            &self.occurred_ats,
-            &self.aggregate_types,
-            &self.aggregate_ids,
-            &self.aggregate_seqs,
-            &self.event_types,
-            &self.event_versions,
-            &self.data_versions,
-            &self.actor_types,
-            &self.actor_ids,
-            &self.org_ids,
-            &self.request_ids,
-            &self.idempotency_keys,
-            &self.correlation_ids,
-            &self.causation_ids,
-            &self.app_ids,
-            &self.env_ids,
-            &self.payloads,
-            &self.aggregate_keys,
-            &self.facets,
-            &self.bodies,
-        ]
-    }
-
     fn push(&mut self, Record { header, body }: &'a Record, stored_at: PgTimestamp, payloads: bool) {
-        // All that can be read of it, or nothing.
+        // If the body is not an event's JSON, its columns stay empty.
         let event: EventFields<'a> = serde_json::from_slice(body).unwrap_or_default();
         let (key, sequence) = aggregate(header);
-        self.event_ids.push(number(header.position.get()));
-        self.ids.push(id_of(header.id));
-        self.topic_numbers.push(header.topic.0.into());
-        self.topic_seqs.push(number(header.sequence.get()));
-        self.stored_ats.push(stored_at);
-        self.occurred_ats.push(event.occurred_at.map_or(stored_at, PgTimestamp::of));
-        self.aggregate_seqs.push(sequence);
-        self.aggregate_keys.push(key);
+        self.event_id.push(number(header.position.get()));
+        self.id.push(id_of(header.id));
+        self.topic_number.push(header.topic.0.into());
+        self.topic_seq.push(number(header.sequence.get()));
+        self.stored_at.push(stored_at);
+        self.occurred_at.push(event.occurred_at.map_or(stored_at, PgTimestamp::of));
+        self.aggregate_seq.push(sequence);
+        self.aggregate_key.push(key);
         self.facets.push(header.facets.as_ref().map(pack));
-        self.event_versions.push(major(event.data_version.as_ref()));
-        self.idempotency_keys.push(event.deduplication_id.or_else(|| fingerprint(header)));
-        self.topics.push(event.topic);
-        self.event_types.push(event.event_type);
-        // An event without a subject has no aggregate, whatever the type of the subject it does not have.
+        self.event_version.push(major(event.data_version.as_ref()));
+        self.idempotency_key.push(event.deduplication_id.or_else(|| fingerprint(header)));
+        self.topic.push(event.topic);
+        self.event_type.push(event.event_type);
+        // An event without a subject has no aggregate, even if it names a subject type.
         let of_aggregate = |text: Option<JsonText<'a>>| text.filter(|_| key.is_some()).unwrap_or_default();
-        self.aggregate_types.push(of_aggregate(event.subject_type));
-        self.aggregate_ids.push(of_aggregate(event.subject));
-        self.data_versions.push(event.data_version);
+        self.aggregate_type.push(of_aggregate(event.subject_type));
+        self.aggregate_id.push(of_aggregate(event.subject));
+        self.data_version.push(event.data_version);
         let actor = event.actor.unwrap_or_else(|| ActorFields { actor_type: "system".into(), id: JsonText::default() });
-        self.actor_types.push(actor.actor_type);
-        self.actor_ids.push(actor.id);
-        self.org_ids.push(event.tenant);
-        self.request_ids.push(event.request_id.unwrap_or_default());
-        self.correlation_ids.push(event.correlation_id);
-        self.causation_ids.push(event.causation_id);
-        self.app_ids.push(event.context.app_id);
-        self.env_ids.push(event.context.env_id);
-        self.payloads.push(event.data.map(RawValue::get).filter(|text| payloads && fits_jsonb(text)));
-        self.bodies.push(body);
+        self.actor_type.push(actor.actor_type);
+        self.actor_id.push(actor.id);
+        self.org_id.push(event.tenant);
+        self.request_id.push(event.request_id.unwrap_or_default());
+        self.correlation_id.push(event.correlation_id);
+        self.causation_id.push(event.causation_id);
+        self.app_id.push(event.context.app_id);
+        self.env_id.push(event.context.env_id);
+        self.payload.push(event.data.map(RawValue::get).filter(|text| payloads && fits_jsonb(text)));
+        self.body.push(body);
     }
 }
 
 impl<'a> EntryColumns<'a> {
-    fn params(&self) -> [SqlParam<'_>; 9] {
-        [
-            &self.positions,
-            &self.sequences,
-            &self.stored_ats,
-            &self.facts,
-            &self.ids,
-            &self.aggregate_keys,
-            &self.aggregate_seqs,
-            &self.facets,
-            &self.bodies,
-        ]
-    }
-
     fn push(&mut self, Record { header, body }: &'a Record, stored_at: PgTimestamp) {
         let (key, sequence) = aggregate(header);
-        self.positions.push(number(header.position.get()));
-        self.sequences.push(number(header.sequence.get()));
-        self.stored_ats.push(stored_at);
-        self.facts.push(serde_json::from_slice::<EntryFields<'_>>(body).ok().map(|entry| entry.fact));
-        self.ids.push(id_of(header.id));
-        self.aggregate_keys.push(key);
-        self.aggregate_seqs.push(sequence);
+        self.position.push(number(header.position.get()));
+        self.sequence.push(number(header.sequence.get()));
+        self.stored_at.push(stored_at);
+        self.fact.push(serde_json::from_slice::<EntryFields<'_>>(body).ok().map(|entry| entry.fact));
+        self.id.push(id_of(header.id));
+        self.aggregate_key.push(key);
+        self.aggregate_seq.push(sequence);
         self.facets.push(header.facets.as_ref().map(pack));
-        self.bodies.push(body);
+        self.body.push(body);
     }
 }
 
-/// The aggregate's key, and the number in it; 0 where there is none.
+/// The aggregate's key and the event's number in it; `None` and 0 for an event without an aggregate.
 fn aggregate(header: &RecordHeader) -> (Option<Uuid>, i64) {
     let mark = header.facets.and_then(|facets: EventFacets| facets.aggregate);
     mark.map_or((None, 0), |mark| (Some(Uuid::from_u128(mark.key)), number(mark.sequence.get())))
@@ -222,13 +220,13 @@ fn fingerprint(header: &RecordHeader) -> Option<JsonText<'static>> {
     Some(JsonText(Cow::Owned(Uuid::from_u128(mark.key).to_string())))
 }
 
-/// The first number of a version; 1 where there is none.
+/// The major number of a version; 1 if there is none.
 fn major(version: Option<&JsonText<'_>>) -> i32 {
     let digits = |text: &str| text.split(|c: char| !c.is_ascii_digit()).find(|part| !part.is_empty())?.parse().ok();
     version.and_then(|JsonText(text)| digits(text)).unwrap_or(1)
 }
 
-/// What SQL wants to see of an event.
+/// The members of an event that have columns.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct EventFields<'a> {
@@ -284,7 +282,7 @@ struct EntryFields<'a> {
     fact: JsonText<'a>,
 }
 
-/// A text of the body, copied only where it holds an escape.
+/// A string of the body, copied only if it contains an escape.
 #[derive(Debug, Default, Deserialize)]
 #[serde(transparent)]
 struct JsonText<'a>(#[serde(borrow)] Cow<'a, str>);
@@ -301,7 +299,7 @@ impl ToSql for JsonText<'_> {
         ty: &tokio_postgres::types::Type,
         out: &mut bytes::BytesMut,
     ) -> Result<tokio_postgres::types::IsNull, Box<dyn std::error::Error + Sync + Send>> {
-        // The broker lets no NUL into these texts; a column would refuse one.
+        // The broker refuses NUL in these members; a column could not store it.
         match self.0.contains('\0') {
             true => self.0.replace('\0', "\u{FFFD}").to_sql(ty, out),
             false => self.0.to_sql(ty, out),

@@ -1,8 +1,8 @@
-//! What PostgreSQL's refusals mean to whoever uses the log.
+//! What PostgreSQL's errors mean to the caller of the log.
 //!
-//! - The server is away, is full, is going down or takes no writes: [`LogError::Unavailable`]. It passes, or a person
-//!   makes it pass, and nothing here has to be opened again.
-//! - Anything else is somebody's mistake, and comes as [`LogError::Io`] with PostgreSQL's own words.
+//! - The server cannot be reached, is full, shuts down or is read-only: [`LogError::Unavailable`]. The condition ends by itself
+//!   or an administrator ends it, and the log does not have to be reopened.
+//! - Anything else is a mistake in the configuration, the schema or the program: [`LogError::Io`] with PostgreSQL's own text.
 
 use log::LogError;
 use std::io;
@@ -10,40 +10,79 @@ use std::sync::Arc;
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
-/// Classes of SQLSTATE that pass by themselves or by an administrator's hand: connection, transaction rolled back,
+/// Classes of SQLSTATE that end by themselves or that an administrator ends: connection, transaction rolled back,
 /// insufficient resources (disk full, out of memory, too many connections), operator intervention (shutdown, a
 /// terminated or cancelled session, a session of ours that a later one has replaced), system error outside PostgreSQL.
-const PASSING: [&str; 5] = ["08", "40", "53", "57", "58"];
+const TRANSIENT_CLASSES: [&str; 5] = ["08", "40", "53", "57", "58"];
 
-/// SQLSTATEs of other classes that pass likewise. Nothing was written; it is tried again.
-const PASSING_CODES: [&str; 8] = [
+/// SQLSTATEs of other classes that are transient too. Nothing was written; the statement is retried.
+const TRANSIENT_CODES: [&str; 8] = [
     "25006", // read-only: a standby, or a server that is going down
     "25P03", // idle in a transaction for too long; the session ended
     "25P04", // a transaction took too long; the session ended
     "54000", // the queue of notifications is full because of some listener, or transaction numbers run out
     "55006", // an object is in use
-    "55P03", // a lock was not to be had in time
-    "72000", // a snapshot too old
-    "XX000", // an error inside PostgreSQL: a table changed meanwhile, a server on its way to primary. Not damage, XX001.
+    "55P03", // a lock could not be taken in time
+    "72000", // snapshot too old
+    "XX000", // an internal error: a table changed in the meantime, a standby is being promoted. Not damage (XX001).
 ];
 
 /// Raised by the schema's functions: a later session appends for this process.
 const REPLACED: &str = "57EB1";
 
-/// Where PostgreSQL says that it has not waited for synchronous standbys. Its words depend on the server's language.
+/// The routine that warns that a commit did not wait for synchronous standbys. The text depends on the server's language.
 const UNREPLICATED_ROUTINE: &str = "SyncRepWaitForLSN";
 
-/// What a failed statement means.
+/// Why a statement has no result.
+#[derive(Debug)]
+pub(crate) enum StatementFailure {
+    /// PostgreSQL refused it, or the connection ended.
+    Refused(Error),
+    /// There was no response in time, or the response cannot be used.
+    Failed(LogError),
+}
+
+impl StatementFailure {
+    /// Whether the session has ended, or cannot be used any more. Then the failure may be of the time after the commit.
+    pub(crate) fn ends_session(&self) -> bool {
+        match self {
+            Self::Refused(error) => ends_session(error),
+            Self::Failed(_) => true,
+        }
+    }
+
+    /// Whether a later session appends for this process.
+    pub(crate) fn is_replaced(&self) -> bool {
+        matches!(self, Self::Refused(error) if error.code().is_some_and(|code| code.code() == REPLACED))
+    }
+}
+
+impl From<LogError> for StatementFailure {
+    fn from(error: LogError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<StatementFailure> for LogError {
+    fn from(failure: StatementFailure) -> Self {
+        match failure {
+            StatementFailure::Refused(error) => of_statement(&error),
+            StatementFailure::Failed(error) => error,
+        }
+    }
+}
+
+/// What PostgreSQL's refusal of a statement means.
 pub(crate) fn of_statement(error: &Error) -> LogError {
-    match is_passing(error) {
+    match is_transient(error) {
         true => LogError::Unavailable(Arc::new(with_server_message(error))),
         false => LogError::Io(Arc::new(with_server_message(error))),
     }
 }
 
-/// The server does not answer in time.
-pub(crate) fn no_answer() -> LogError {
-    LogError::Unavailable(Arc::new(io::Error::new(io::ErrorKind::TimedOut, "PostgreSQL does not answer")))
+/// The server does not respond in time.
+pub(crate) fn no_response() -> LogError {
+    LogError::Unavailable(Arc::new(io::Error::new(io::ErrorKind::TimedOut, "PostgreSQL does not respond")))
 }
 
 /// Synchronous standbys have not confirmed what was written.
@@ -52,38 +91,48 @@ pub(crate) fn unconfirmed() -> LogError {
     LogError::Unavailable(Arc::new(io::Error::new(io::ErrorKind::TimedOut, text)))
 }
 
-/// What a failure means while a session begins: who gets no answer then may be waiting for standbys, or for the lock.
+/// What a failure means while a session begins: without a response it may be waiting for standbys, or for the lock.
 pub(crate) fn while_confirming(error: LogError) -> LogError {
     match error {
         LogError::Unavailable(cause) if cause.kind() == io::ErrorKind::TimedOut => {
-            let text = "PostgreSQL does not answer: it waits for another append, or for synchronous standbys";
+            let text = "PostgreSQL does not respond: it waits for another append, or for synchronous standbys";
             LogError::Unavailable(Arc::new(io::Error::new(io::ErrorKind::TimedOut, text)))
         }
         other => other,
     }
 }
 
-/// Whether `notice` says that a commit was answered though synchronous standbys may not have it.
+/// Whether `notice` says that a commit was acknowledged although synchronous standbys may not have it.
 pub(crate) fn is_unreplicated(notice: &DbError) -> bool {
     notice.routine() == Some(UNREPLICATED_ROUTINE)
 }
 
-/// The connection was made again, and nobody has looked yet what is behind it.
+/// The connection was made again, and the log behind it was not read yet.
 pub(crate) fn not_followed() -> LogError {
     let text = "the connection to PostgreSQL was made again; the log is read before anything is appended";
     LogError::Unavailable(Arc::new(io::Error::new(io::ErrorKind::ConnectionReset, text)))
 }
 
-/// A mistake of whoever set this up, in our words.
+/// The connection may lead to a server that was replaced while it was used.
+pub(crate) fn replaced() -> LogError {
+    let text = "the log's server was replaced during a removal; it is repeated on the new one";
+    LogError::Unavailable(Arc::new(io::Error::new(io::ErrorKind::ConnectionReset, text)))
+}
+
+/// Records that are to be removed stay in their table.
+pub(crate) fn not_removable() -> LogError {
+    let text = "another process removes the same records, or this role cannot see all of them; the removal is retried";
+    LogError::Unavailable(Arc::new(io::Error::other(text)))
+}
+
+/// A mistake in the configuration or the schema, with our own text.
 pub(crate) fn refused(text: impl Into<String>) -> LogError {
     LogError::Io(Arc::new(io::Error::other(text.into())))
 }
 
-/// Whether the session ends with `error`, or is of no more use. Then it may have come too late to undo what was done
-/// before it.
-pub(crate) fn ends_session(error: &Error) -> bool {
+fn ends_session(error: &Error) -> bool {
     let ends = |severity| matches!(severity, Some(Severity::Fatal | Severity::Panic));
-    error.as_db_error().is_none_or(|said| ends(said.parsed_severity()) || said.code().code() == REPLACED)
+    error.as_db_error().is_none_or(|error| ends(error.parsed_severity()) || error.code().code() == REPLACED)
 }
 
 /// Whether `error` is about a value that a column cannot hold.
@@ -91,7 +140,7 @@ pub(crate) fn is_about_a_value(error: &Error) -> bool {
     error.code().is_some_and(|code| code.code().starts_with("22"))
 }
 
-/// Whether `error` says that a number was given before.
+/// Whether `error` says that a number is assigned already.
 pub(crate) fn is_duplicate(error: &Error) -> bool {
     error.code() == Some(&SqlState::UNIQUE_VIOLATION)
 }
@@ -101,17 +150,17 @@ pub(crate) fn is_forbidden(error: &Error) -> bool {
     error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE)
 }
 
-fn is_passing(error: &Error) -> bool {
+fn is_transient(error: &Error) -> bool {
     let Some(code) = error.code() else {
-        // Without a code it is not PostgreSQL that speaks: the connection failed, or was never made.
+        // An error without a code is not PostgreSQL's: the connection failed, or could not be made.
         return error.is_closed() || has_io_source(error);
     };
-    passes(code.code())
+    is_transient_code(code.code())
 }
 
-/// Whether a SQLSTATE says something that passes.
-fn passes(code: &str) -> bool {
-    PASSING_CODES.contains(&code) || PASSING.iter().any(|class| code.starts_with(class))
+/// Whether a SQLSTATE is transient.
+fn is_transient_code(code: &str) -> bool {
+    TRANSIENT_CODES.contains(&code) || TRANSIENT_CLASSES.iter().any(|class| code.starts_with(class))
 }
 
 fn has_io_source(error: &Error) -> bool {
@@ -125,11 +174,11 @@ fn has_io_source(error: &Error) -> bool {
     false
 }
 
-/// The library prints only "db error"; what the server said stands behind it.
+/// The library prints only "db error"; the server's message is in its source.
 fn with_server_message(error: &Error) -> io::Error {
-    if let Some(said) = error.as_db_error() {
-        let detail = [said.detail(), said.hint()].into_iter().flatten().map(|text| format!(" {text}"));
-        let text = format!("{}{} (SQLSTATE {})", said.message(), detail.collect::<String>(), said.code().code());
+    if let Some(refusal) = error.as_db_error() {
+        let detail = [refusal.detail(), refusal.hint()].into_iter().flatten().map(|text| format!(" {text}"));
+        let text = format!("{}{} (SQLSTATE {})", refusal.message(), detail.collect::<String>(), refusal.code().code());
         return io::Error::other(text);
     }
     let mut text = error.to_string();
@@ -143,13 +192,13 @@ fn with_server_message(error: &Error) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use super::passes;
+    use super::is_transient_code;
 
-    /// One that passes and is taken for one that stays fails the broker until it is started again; one that stays and is
-    /// taken for one that passes is tried for ever.
+    /// A transient error that is taken for a permanent one fails the broker until it is restarted; a permanent one that is
+    /// taken for transient is retried for ever.
     #[test]
-    fn what_passes_is_tried_again_and_what_stays_is_told() {
-        let passing = [
+    fn transient_errors_are_retried_and_permanent_ones_are_reported() {
+        let transient = [
             ("08006", "connection failure"),
             ("08P01", "protocol violation"),
             ("25006", "read-only"),
@@ -173,7 +222,7 @@ mod tests {
             ("72000", "snapshot too old"),
             ("XX000", "internal error"),
         ];
-        let staying = [
+        let permanent = [
             ("0A000", "feature not supported"),
             ("22P02", "bad value"),
             ("22021", "bad character"),
@@ -188,15 +237,15 @@ mod tests {
             ("42P01", "no such table"),
             ("42883", "no such function"),
             ("54001", "statement too complex"),
-            ("P0001", "somebody's trigger"),
+            ("P0001", "a trigger"),
             ("XX001", "data corrupted"),
             ("XX002", "index corrupted"),
         ];
-        for (code, what) in passing {
-            assert!(passes(code), "{code}: {what}");
+        for (code, what) in transient {
+            assert!(is_transient_code(code), "{code}: {what}");
         }
-        for (code, what) in staying {
-            assert!(!passes(code), "{code}: {what}");
+        for (code, what) in permanent {
+            assert!(!is_transient_code(code), "{code}: {what}");
         }
     }
 }

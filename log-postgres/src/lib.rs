@@ -1,25 +1,24 @@
 //! The log in PostgreSQL: one table of events, one of entries, and any number of brokers on one database.
 //!
-//! - One advisory lock orders all appends, from before the compare until after the commit. So positions are dense, and
-//!   no reader ever sees a number whose predecessor commits later.
-//! - An append is one statement: lock, compare, insert, notify. Whoever loses a compare has the next turn.
-//! - The role that runs it needs INSERT and SELECT alone. No record is ever updated; only retention deletes, as another
-//!   role.
-//! - One session appends for each process; one that was given up cannot append any more (`fence`).
-//! - Where the server has synchronous standbys, nothing is acknowledged or given to a reader that they do not have
-//!   (`shown`), whoever ended the wait for them.
-//! - A server that goes away is [`LogError::Unavailable`] until it is back. Nothing is poisoned, nothing is opened again.
-//! - An event's bytes are stored as they are served; the columns beside them are for people and SQL.
+//! - One advisory lock orders all appends, from before the comparison until after the commit. So positions are dense, and no
+//!   reader sees a position whose predecessor commits later.
+//! - An append is one statement: lock, compare, insert, notify. The loser of a comparison gets the next turn.
+//! - The role needs only INSERT and SELECT. No record is ever updated; only retention deletes, as another role.
+//! - One session of each process appends. After a new one has begun, the old one cannot append any more (`fence`).
+//! - If the server has synchronous standbys, nothing is acknowledged or returned to a reader that they do not have
+//!   (`visible_tail`), even if the wait for them was cancelled.
+//! - While the server cannot be reached, calls fail with [`LogError::Unavailable`]. Nothing is poisoned, nothing is reopened.
+//! - An event's bytes are stored as they are served; the columns beside them are for SQL queries.
 //!
 //! ```text
-//!  append ──▶ Writer ── one connection ─────▶ claim()   ─┐
-//!  tail   ◀──    ┴────── the same ◀────────── NOTIFY   ◀─┤
-//!  tail   ◀── Follower ─ one that looks ◀──── indexes    ├─ events, entries, removals
-//!  read   ──▶ pages  ── a few connections ──▶ indexes   ─┘
-//!  remove ──▶ Remover ── as maintenance ────▶ remove_some()
+//!  append ──▶ PostgresWriter ── one connection ─────▶ claim()   ─┐
+//!  tail   ◀──       ┴──────────── the same ◀───────── NOTIFY   ◀─┤
+//!  tail   ◀── TailPoller ────── one that polls ◀───── indexes    ├─ events, entries, removals
+//!  read   ──▶ read ──────────── several ────────────▶ indexes   ─┘
+//!  remove ──▶ RecordRemover ─── as maintenance ─────▶ remove_some()
 //! ```
 //!
-//! What the records mean is the broker's `ledger`'s business.
+//! What the records mean is decided in the broker's `ledger`.
 
 mod address;
 mod append;
@@ -35,6 +34,7 @@ mod reconnect;
 mod remove;
 mod row;
 mod session;
+mod statements;
 mod tail;
 mod tail_poller;
 #[cfg(feature = "testing")]
@@ -47,7 +47,7 @@ pub use options::PostgresOptions;
 
 use append::PostgresWriter;
 use contract::{BoxFuture, Position, Segment, Sequence};
-use log::{Log, LogError, ReadLimit, ReadRange, Record, RecordHeader, RecordQuery, TopicNumber};
+use log::{FollowedPage, Log, LogError, ReadLimit, ReadRange, Record, RecordHeader, RecordQuery, TopicNumber};
 use reconnect::PersistentConnection;
 use remove::RecordRemover;
 use session::{ConnectTarget, Session};
@@ -66,24 +66,26 @@ pub struct PostgresLog {
     shown: Arc<VisibleTail>,
     writer: PostgresWriter,
     readers: Vec<PersistentConnection>,
-    /// Whose turn it is among the readers.
+    /// The reader that is tried first for the next read.
     next_reader: AtomicUsize,
     remover: RecordRemover,
-    /// What segments say of where they lie.
+    /// The location that segments report.
     location: String,
     identity: String,
     warnings: Vec<String>,
-    _follower: TailPoller,
+    poller: TailPoller,
 }
 
-/// When the log was made, in microseconds, as hexadecimal digits: no two logs share a moment, and a copy keeps it.
+/// When the log was created, in microseconds, as hexadecimal digits: it differs between logs, and a copy keeps it.
 const IDENTITY: &str =
     "SELECT to_hex((extract(epoch FROM applied_at) * 1000000)::bigint) FROM migrations WHERE version = 1";
 
+/// The server's clock, in milliseconds since 1970 began.
+const SERVER_TIME: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 const HAS_STANDBYS: &str = "SELECT current_setting('synchronous_standby_names') <> ''";
 
 impl PostgresLog {
-    /// Opens the log at `url`, brings its schema up to date, and keeps its connections on the runtime this is called on.
+    /// Opens the log at `url`, brings its schema up to date, and keeps its connections on the current runtime.
     pub async fn open(url: &str, options: PostgresOptions) -> Result<Self, LogError> {
         let schema = options.quoted_schema()?;
         let unproven = unverified_host_warning(url, &options)?;
@@ -102,16 +104,14 @@ impl PostgresLog {
         let shown = Arc::new(VisibleTail::default());
         let writer =
             PostgresWriter::start(target.clone(), Arc::clone(&tail), Arc::clone(&shown), &channel, options.turn);
-        match writer.link().session().await {
-            // Nothing was read yet that could be gone.
+        match writer.connection().session().await {
+            // Nothing was read yet that could be lost.
             Ok(first) => first.set_followed(),
-            // With synchronous standbys nothing can be shown before they have confirmed the beginning of a session.
+            // With synchronous standbys nothing can be returned before they have confirmed the beginning of a session.
             Err(error) if session.row(HAS_STANDBYS, &[]).await?.is_some_and(|row| row.get(0)) => return Err(error),
-            // The log can be read all the same.
-            Err(_) => (),
+            Err(error) => tracing::warn!(%error, "the log cannot be appended to yet; it can be read"),
         }
         Ok(Self {
-            writer,
             shown,
             readers: (0..options.read_connections.max(1)).map(reader).collect(),
             next_reader: AtomicUsize::new(0),
@@ -119,45 +119,46 @@ impl PostgresLog {
             location: format!("postgres:{}", options.schema),
             identity: session.row(IDENTITY, &[]).await?.map_or_else(String::new, |row| row.get(0)),
             warnings: unproven.into_iter().chain(privileges::warnings(&session).await?).collect(),
-            _follower: TailPoller::start(target.clone(), &tail),
+            poller: TailPoller::start(target.clone(), &tail, writer.connection()),
+            writer,
             tail,
         })
     }
 
-    /// What the role has beyond its need, and what weakens the server's promises, as it was when the log was opened:
-    /// sentences for an operator.
+    /// Privileges that the role does not need, and settings that weaken the server's guarantees, as they were when the log
+    /// was opened: sentences for an operator.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         self.warnings.clone()
     }
 
-    /// Tells this log from others, wherever it is moved: letters and digits.
+    /// Identifies this log, even after it was moved: letters and digits.
     #[must_use]
     pub fn identity(&self) -> &str {
         &self.identity
     }
 
-    /// Why nothing can be appended just now; `None` while something can.
+    /// Why nothing can be appended at the moment, if so.
     #[must_use]
     pub fn trouble(&self) -> Option<Arc<io::Error>> {
-        self.writer.link().trouble()
+        self.writer.connection().trouble()
     }
 
-    /// What `ask` comes to on a connection for reading. One that was lost meanwhile costs a second try, not an answer.
-    async fn run_on_reader<T, F>(&self, ask: impl Fn(Arc<Session>) -> F) -> Result<T, LogError>
+    /// Runs `read` on a connection for reading; once more on another one if the connection was lost.
+    async fn run_on_reader<T, F>(&self, read: impl Fn(Arc<Session>) -> F) -> Result<T, LogError>
     where
         F: Future<Output = Result<T, LogError>>,
     {
         let session = self.reader().await?;
-        match ask(Arc::clone(&session)).await {
+        match read(Arc::clone(&session)).await {
             Err(LogError::Unavailable(cause)) if session.is_closed() && cause.kind() != io::ErrorKind::TimedOut => {
-                ask(self.reader().await?).await
+                read(self.reader().await?).await
             }
-            answer => answer,
+            outcome => outcome,
         }
     }
 
-    /// What was read, once synchronous standbys have it.
+    /// The records that were read, after synchronous standbys have them.
     async fn await_replicated(&self, found: read::RecordsRead) -> Result<Vec<Record>, LogError> {
         if let Some(last) = found.records.last().map(|last| last.header.position) {
             match found.has_standbys {
@@ -168,12 +169,23 @@ impl PostgresLog {
         Ok(found.visible_through(self.shown.get()))
     }
 
+    /// A connection for reading: the next one that is up. If none is, the outcome of the next one's attempt.
     async fn reader(&self) -> Result<Arc<Session>, LogError> {
         let next = self.next_reader.fetch_add(1, Ordering::Relaxed) % self.readers.len();
-        match self.readers.get(next) {
-            Some(connection) => connection.session().await,
-            None => Err(failure::no_answer()),
+        let in_turn = || self.readers.iter().cycle().skip(next).take(self.readers.len());
+        match (in_turn().find_map(PersistentConnection::current), in_turn().next()) {
+            (Some(session), _) => Ok(session),
+            (None, Some(connection)) => connection.session().await,
+            (None, None) => Err(failure::no_response()),
         }
+    }
+
+    /// Closes every connection but the one that appends. That one was made again, and may lead to a new server; the others may
+    /// still lead to the old one.
+    fn renew_connections(&self) {
+        self.readers.iter().for_each(PersistentConnection::renew);
+        self.poller.connection().renew();
+        self.remover.renew();
     }
 }
 
@@ -184,7 +196,7 @@ impl Log for PostgresLog {
 
     fn read(&self, range: ReadRange, limit: ReadLimit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
         Box::pin(async move {
-            // The end of the log is not known while an append of ours may still come in.
+            // The end of the log is not known while an append of this process may still be committed.
             if let ReadRange::All(_) = range {
                 self.writer.resolve_doubt().await?;
             }
@@ -198,29 +210,30 @@ impl Log for PostgresLog {
 
     fn read_committed(&self, range: ReadRange, limit: ReadLimit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
         Box::pin(async move {
-            // Positions are dense and given by a compare: whatever is visible has nothing missing before it, whether or not
-            // an append of ours is still under way behind it.
+            // Positions are dense and assigned by a comparison: no record is missing before a visible one, even if an append of
+            // this process is still in flight behind it.
             let found = self.run_on_reader(|session| async move { read::read(&session, range, limit).await }).await?;
             Ok(found.visible_through(self.shown.get()))
         })
     }
 
-    fn follow(&self, after: Position, limit: ReadLimit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
+    fn follow(&self, after: Position, limit: ReadLimit) -> BoxFuture<'_, Result<FollowedPage, LogError>> {
         Box::pin(async move {
-            // Where an append was cut off, its session has ended by then, and there is another one.
+            // If an append lost its connection, another session has begun after this.
             self.writer.resolve_doubt().await?;
-            // Over the connection that appends: others may still lead to a server that this one has been replaced by.
-            let Some(session) = self.writer.link().current() else {
-                let page = self.read(ReadRange::All(after), limit).await?;
+            // Over the connection that appends: the others may still lead to a server that was replaced.
+            let Some(session) = self.writer.connection().current() else {
+                let records = self.read(ReadRange::All(after), limit).await?;
                 self.writer.set_followed(None);
-                return Ok(page);
+                return Ok(FollowedPage { records, connection: None });
             };
             let found = read::read(&session, ReadRange::All(after), limit).await?;
             if !session.is_followed() {
-                self.readers.iter().for_each(PersistentConnection::renew);
+                self.renew_connections();
             }
             self.writer.set_followed(Some(&session));
-            self.await_replicated(found).await
+            let connection = u64::try_from(session.id().epoch).ok();
+            Ok(FollowedPage { records: self.await_replicated(found).await?, connection })
         })
     }
 
@@ -257,8 +270,29 @@ impl Log for PostgresLog {
         false
     }
 
+    fn storage_warning(&self) -> Option<String> {
+        let missing = self.readers.iter().filter(|reader| reader.trouble().is_some()).count();
+        let poller =
+            self.poller.connection().trouble().map(|_| "the connection that looks for appends of other brokers");
+        let readers = (missing > 0).then(|| format!("{missing} of {} connections for reading", self.readers.len()));
+        let missing: Vec<_> = readers.into_iter().chain(poller.map(str::to_owned)).collect();
+        (!missing.is_empty()).then(|| {
+            format!(
+                "PostgreSQL does not accept all connections of this broker. Missing: {}. The others serve all requests, more \
+                 slowly. Check the connection limits of the role, the database and the server; the broker retries by itself.",
+                missing.join("; ")
+            )
+        })
+    }
+
     fn may_remove(&self) -> BoxFuture<'_, Result<Option<i64>, LogError>> {
         Box::pin(async move { self.remover.may_remove().await.map(Some) })
+    }
+
+    fn server_time(&self) -> BoxFuture<'_, Result<Option<i64>, LogError>> {
+        Box::pin(self.run_on_reader(|session| async move {
+            Ok(session.row(SERVER_TIME, &[]).await?.map(|row| row.get::<_, i64>(0)))
+        }))
     }
 
     fn is_shared(&self) -> bool {
@@ -270,13 +304,13 @@ impl Log for PostgresLog {
     }
 }
 
-/// What there is to say about hosts that do not prove who they are; refused where they must.
+/// A warning about a host whose certificate is not verified; an error if `require_tls` is set.
 fn unverified_host_warning(url: &str, options: &PostgresOptions) -> Result<Option<String>, LogError> {
     let urls = [Some(url), options.owner_url.as_deref(), options.maintenance_url.as_deref()];
     let Some(host) = urls.into_iter().flatten().find_map(address::unverified_host) else { return Ok(None) };
     let detail = format!(
-        "the database host {host} does not prove its name: whoever is on the way can read and change everything; set \
-         `sslmode=verify-full` in the URL"
+        "the connection to the database host {host} does not verify its certificate: an attacker on the network can read and \
+         change everything; set `sslmode=verify-full` in the URL"
     );
     match options.require_tls {
         true => Err(failure::refused(format!("{detail} (`storage.require_tls` is true)"))),

@@ -1,4 +1,4 @@
-//! What whoever opens the log decides.
+//! The options of a log.
 
 use crate::failure::refused;
 use log::LogError;
@@ -9,18 +9,18 @@ use std::time::Duration;
 pub struct PostgresOptions {
     /// The schema its tables are in. Several logs may share a database, each in a schema of its own.
     pub schema: String,
-    /// Where to connect for migrations. Absent: the log's own role runs them, if it may.
+    /// The URL for migrations. Default: the log's own role runs them, if it may.
     pub owner_url: Option<String>,
-    /// Where to connect for retention. Absent: the log's own role removes, if it may.
+    /// The URL for retention. Default: the log's own role removes, if it may.
     pub maintenance_url: Option<String>,
-    /// Whether a host beyond this machine must prove its name by a certificate.
+    /// Whether the certificate of a host on another machine must be verified.
     pub require_tls: bool,
-    /// Connections that read, beside one that appends and listens and one that looks.
+    /// Connections that read, beside the one that appends and listens and the one that polls the tail.
     pub read_connections: usize,
-    /// How long a statement may take before its connection is given up.
+    /// How long a statement may take before its connection is closed.
     pub answer_timeout: Duration,
-    /// How long the loser of a compare keeps its turn without using it. Then its session gives it back; a process that
-    /// has stopped altogether is cut off by the server after five times as long.
+    /// How long the loser of a comparison keeps its turn without using it. Then its session releases it; the session of a
+    /// process that has stopped is ended by the server after five times as long.
     pub turn: Duration,
 }
 
@@ -38,11 +38,11 @@ impl Default for PostgresOptions {
     }
 }
 
-/// Longest name of a schema: with a prefix it names a channel of notifications too.
+/// The longest name of a schema: with a prefix it is also the name of a notification channel.
 const SCHEMA_BYTES_MAX: usize = 48;
 
 impl PostgresOptions {
-    /// The schema's name, in quotes and safe to put into a statement.
+    /// The schema's name, quoted, safe to use in a statement.
     pub(crate) fn quoted_schema(&self) -> Result<String, LogError> {
         let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         let named = !self.schema.is_empty() && self.schema.len() <= SCHEMA_BYTES_MAX;

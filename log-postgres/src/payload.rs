@@ -1,13 +1,13 @@
-//! Whether `jsonb` can hold a JSON text.
+//! Whether `jsonb` can store a JSON text.
 //!
-//! PostgreSQL refuses two things that are good JSON: the character U+0000, and numbers beyond `numeric`'s range. An event
-//! that has one must be stored all the same, so such a text is told here before PostgreSQL sees it. The answer is on the
-//! safe side: a number of more than 4,096 digits, or with an exponent beyond that, counts as one it cannot hold.
+//! PostgreSQL refuses two things that are valid JSON: the character U+0000, and numbers outside the range of `numeric`. An event
+//! that contains one must be stored as well, so such a text is recognised here before PostgreSQL refuses it. The check is
+//! conservative: a number of more than 4,096 digits, or with a larger exponent, counts as one that cannot be stored.
 
-/// Most characters of a number, and its largest exponent. `numeric` takes 16,383 digits behind the point and more before.
+/// The longest number, and the largest exponent. `numeric` stores 16,383 digits after the point, and more before it.
 const NUMBER_MAX: usize = 4096;
 
-/// Whether `jsonb` holds `text`, which must be valid JSON.
+/// Whether `jsonb` can store `text`, which must be valid JSON.
 pub(crate) fn fits_jsonb(text: &str) -> bool {
     let mut rest = text.as_bytes();
     while let [first, behind @ ..] = rest {
@@ -24,7 +24,7 @@ pub(crate) fn fits_jsonb(text: &str) -> bool {
     true
 }
 
-/// What follows a string whose opening quote was taken; `None` where it holds what `jsonb` cannot.
+/// The rest after a string whose opening quote was consumed; `None` if `jsonb` cannot store it.
 fn string(mut rest: &[u8]) -> Option<&[u8]> {
     loop {
         rest = match rest {
@@ -36,7 +36,7 @@ fn string(mut rest: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// What follows `\u`; `None` for U+0000 and for half a pair of surrogates.
+/// The rest after `\u` and its digits; `None` for U+0000 and for an unpaired surrogate.
 fn escaped(rest: &[u8]) -> Option<&[u8]> {
     let (unit, behind) = code_unit(rest)?;
     match unit {
@@ -55,7 +55,7 @@ fn code_unit(rest: &[u8]) -> Option<(u16, &[u8])> {
     Some((unit, behind))
 }
 
-/// What follows a number; `None` where it may be beyond `numeric`.
+/// The rest after a number; `None` if it may be outside the range of `numeric`.
 fn number(rest: &[u8]) -> Option<&[u8]> {
     let is_part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-');
     let end = rest.iter().position(|byte| !is_part(byte)).unwrap_or(rest.len());
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_jsonb_takes_is_told_from_what_it_refuses() {
+    fn texts_that_jsonb_cannot_store_are_recognised() {
         let long = "1".repeat(5000);
         for (text, fits) in [
             ("{}", true),

@@ -1,4 +1,4 @@
-//! What the broker was given beyond its need, and what weakens its promises.
+//! Privileges that the broker does not need, and settings that weaken its guarantees.
 
 use crate::session::Session;
 use log::LogError;
@@ -11,14 +11,14 @@ const RIGHTS: &str = "SELECT current_user::text, rolsuper, \
     current_setting('fsync'), current_setting('full_page_writes') \
     FROM pg_roles WHERE rolname = current_user";
 
-/// One sentence for each thing an operator should know.
+/// One sentence for each problem that an operator should know of.
 pub(crate) async fn warnings(session: &Session) -> Result<Vec<String>, LogError> {
     let Some(row) = session.row(RIGHTS, &[]).await? else { return Ok(Vec::new()) };
     let role: String = row.get(0);
     let mut warnings = Vec::new();
     match (row.get::<_, bool>(1), row.get::<_, bool>(2)) {
-        (true, _) => warnings.push(format!("The role {role} is a superuser; a broker needs none.")),
-        (false, true) => warnings.push(format!("The role {role} owns the log's tables; migrations alone need that.")),
+        (true, _) => warnings.push(format!("The role {role} is a superuser; a broker does not need that.")),
+        (false, true) => warnings.push(format!("The role {role} owns the log's tables; only migrations need that.")),
         (false, false) => {
             let more = [(3, "UPDATE"), (4, "DELETE"), (5, "TRUNCATE")].into_iter().filter(|(at, _)| row.get(*at));
             let more: Vec<_> = more.map(|(_, right)| right).collect();
@@ -29,7 +29,7 @@ pub(crate) async fn warnings(session: &Session) -> Result<Vec<String>, LogError>
         }
     }
     if !warnings.is_empty() {
-        warnings.push("Run the broker as event_broker_application; roles.sql makes it.".to_owned());
+        warnings.push("Run the broker as event_broker_application; roles.sql creates it.".to_owned());
     }
     for (at, setting) in [(6, "fsync"), (7, "full_page_writes")] {
         if row.get::<_, String>(at) == "off" {

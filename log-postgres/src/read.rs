@@ -1,11 +1,11 @@
 //! Reading: pages of records, one statement each.
 //!
-//! - A page stops at its most records and, by a running sum, at its most bytes: a body that will not be given is not
+//! - A page ends at its limit of records and, by a running sum, at its limit of bytes: a body that will not be returned is not
 //!   fetched.
-//! - Removal takes a topic's beginning, so a read that finds the next sequence has missed nothing. Only one that does not
-//!   asks whether it starts in what was removed; it asks afterwards, when it can only be told more.
-//! - Where the server has synchronous standbys, nothing is given that they are not known to have (`shown`). A row can be
-//!   read before they have it: when its session was ended, or the server restarted, while it waited for them.
+//! - Removal deletes the beginning of a topic, so a read that finds the next sequence has missed nothing. Only a read that does
+//!   not find it queries how far the topic was removed, and does so afterwards, when the result can only have grown.
+//! - If the server has synchronous standbys, nothing is returned that they are not known to have (`shown`). A row can be read
+//!   before they have it: if its session was terminated, or the server restarted, while it waited for them.
 
 use crate::failure::refused;
 use crate::row::{self, PgTimestamp, number};
@@ -14,18 +14,26 @@ use contract::{Position, Segment, Sequence, Timestamp};
 use log::{LogError, ReadLimit, ReadRange, Record, RecordHeader, RecordQuery, TopicNumber};
 use uuid::Uuid;
 
-/// Most records of one statement; a longer read is made of several.
+/// Records per statement; a longer read uses several statements.
 const PAGE_RECORDS: usize = 2048;
-/// Most bytes of bodies of one statement, but for a single record that is larger.
+/// Bytes of bodies per statement, unless a single record is larger.
 const PAGE_BYTES: usize = 8 * 1024 * 1024;
 
-/// A page: `$1` (and `$2`) say behind what, `$3` the most records, `$4` the most bytes, `$5` the most bytes of the first
-/// record. Each row says how many there were to choose from, and whether there are synchronous standbys.
+/// The columns of a record's header, in the order in which [`row::header`] reads them.
+macro_rules! header_columns {
+    () => {
+        "position, topic_number, sequence, stored_at, id, aggregate_key, aggregate_seq, facets"
+    };
+}
+
+/// A page: `$1` (and `$2`) are what it follows, `$3` the limit of records, `$4` the limit of bytes, `$5` that of the first
+/// record. Each row has the number of candidates, and whether there are synchronous standbys.
 macro_rules! page {
     ($order:literal, $from:literal) => {
         concat!(
-            "SELECT position, topic_number, sequence, stored_at, id, aggregate_key, aggregate_seq, facets, body, ",
-            "candidates, (SELECT current_setting('synchronous_standby_names') <> '') ",
+            "SELECT ",
+            header_columns!(),
+            ", body, candidates, (SELECT current_setting('synchronous_standby_names') <> '') ",
             "FROM (SELECT *, row_number() OVER w AS nth, sum(octet_length(body)) OVER w AS bytes, ",
             "count(*) OVER () AS candidates FROM (",
             $from,
@@ -55,12 +63,13 @@ const AGGREGATE: &str =
 
 const REMOVED: &str = "SELECT through FROM removals WHERE topic_number = $1";
 
-/// A header of a record that may be shown: `$shown` is how far, where there are synchronous standbys.
+/// The header of a record up to `$shown`, or of any record if there are no synchronous standbys.
 macro_rules! header {
     ($shown:literal, $which:literal, $rest:literal) => {
         concat!(
-            "SELECT position, topic_number, sequence, stored_at, id, aggregate_key, aggregate_seq, facets FROM records ",
-            "WHERE ",
+            "SELECT ",
+            header_columns!(),
+            " FROM records WHERE ",
             $which,
             " AND (position <= ",
             $shown,
@@ -70,13 +79,14 @@ macro_rules! header {
     };
 }
 
-/// An id is stored once or twice, so all that have it are taken and the first is given. Put together, the planner of a
-/// table without statistics would walk along the positions instead.
+/// An id is stored once or twice, so all records with it are selected, and the first is returned. In one query, the planner
+/// of a table without statistics would scan the positions instead.
 const BY_ID: &str = concat!(
     "WITH found AS MATERIALIZED (",
     header!("$2", "id = $1", ""),
-    ") SELECT position, topic_number, sequence, stored_at, id, aggregate_key, aggregate_seq, facets FROM found ",
-    "ORDER BY position LIMIT 1"
+    ") SELECT ",
+    header_columns!(),
+    " FROM found ORDER BY position LIMIT 1"
 );
 const BY_AGGREGATE: &str = header!("$2", "aggregate_key = $1", "ORDER BY aggregate_seq DESC LIMIT 1");
 const BY_TIME: &str = header!(
@@ -104,7 +114,7 @@ const ENTRY_ENDS: &str = "SELECT first.sequence, first.stored_at, last.sequence,
      WHERE (position <= $1::bigint OR current_setting('synchronous_standby_names') = '') \
      ORDER BY sequence DESC LIMIT 1) AS last";
 
-/// What was read.
+/// The result of a read.
 pub(crate) struct RecordsRead {
     pub(crate) records: Vec<Record>,
     /// Whether there were synchronous standbys.
@@ -112,7 +122,7 @@ pub(crate) struct RecordsRead {
 }
 
 impl RecordsRead {
-    /// What of it may be shown, `shown` being how far where there are synchronous standbys. Positions grow along every
+    /// The records that may be returned: those up to `shown`, if there are synchronous standbys. Positions increase in every
     /// range.
     pub(crate) fn visible_through(mut self, shown: Position) -> Vec<Record> {
         if self.has_standbys {
@@ -138,11 +148,11 @@ pub(crate) async fn read(session: &Session, range: ReadRange, limit: ReadLimit) 
             && !is_contiguous(&page.records, behind)
             && let Some(removed) = removed(session, topic).await?.filter(|removed| removed.get() > behind)
         {
-            // What was read before it was removed is whole; the next read is told.
+            // What was read before the removal is complete; the next read gets the error.
             let trimmed = given.is_empty().then_some(LogError::Trimmed(removed.next()));
             return trimmed.map_or(Ok(RecordsRead { records: given, has_standbys }), Err);
         }
-        // There is no more, or no more fits.
+        // There are no more records, or no more fit.
         let is_last = if page.is_whole() { page.candidates < most } else { bytes_left <= PAGE_BYTES };
         bytes = page.records.iter().fold(bytes, |sum, record| sum.saturating_add(record.body.len()));
         has_standbys |= page.has_standbys;
@@ -161,22 +171,22 @@ struct PageLimit {
     first: usize,
 }
 
-/// What one statement gave.
+/// The result of one statement.
 struct StatementPage {
     records: Vec<Record>,
-    /// How many it could choose from.
+    /// How many records it could choose from.
     candidates: usize,
     has_standbys: bool,
 }
 
 impl StatementPage {
-    /// Whether no record was left out for its size.
+    /// Whether no record was omitted because of its size.
     fn is_whole(&self) -> bool {
         self.records.len() == self.candidates
     }
 }
 
-/// What a range starts behind.
+/// The number that a range follows.
 fn start(range: ReadRange) -> u64 {
     match range {
         ReadRange::All(position) => position.get(),
@@ -196,7 +206,7 @@ fn place(range: ReadRange, header: &RecordHeader) -> u64 {
     }
 }
 
-/// Whether a page of a topic begins right behind `behind`.
+/// Whether a page of a topic begins directly behind `behind`.
 fn is_contiguous(page: &[Record], behind: u64) -> bool {
     page.first().is_some_and(|first| first.header.sequence.get().checked_sub(1) == Some(behind))
 }
@@ -222,13 +232,13 @@ async fn fetch(session: &Session, range: ReadRange, behind: u64, limit: PageLimi
     Ok(StatementPage { records, candidates: usize::try_from(candidates).unwrap_or(usize::MAX), has_standbys })
 }
 
-/// The last sequence removed of `topic`.
+/// The last removed sequence of `topic`.
 async fn removed(session: &Session, topic: TopicNumber) -> Result<Option<Sequence>, LogError> {
     let row = session.row(REMOVED, &[&i64::from(topic.0)]).await?;
     Ok(row.map(|row| Sequence(row.get::<_, i64>(0).unsigned_abs())))
 }
 
-/// The header of the one record `what` describes; `shown` is how far records may be shown.
+/// The header of the record that `what` describes; only up to `shown`, if there are synchronous standbys.
 pub(crate) async fn find(
     session: &Session,
     what: RecordQuery,
@@ -250,7 +260,7 @@ pub(crate) async fn find(
     row.as_ref().map(row::header).transpose()
 }
 
-/// All of a topic is one segment, at `location`; `shown` is how far records may be shown.
+/// A topic is one segment, at `location`; only up to `shown`, if there are synchronous standbys.
 pub(crate) async fn segment(
     session: &Session,
     topic: TopicNumber,

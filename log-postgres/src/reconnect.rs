@@ -1,9 +1,9 @@
-//! A connection that is kept: made again, for ever, whenever it is lost.
+//! A connection that is made again whenever it is lost, without limit.
 //!
 //! ```text
 //!            ┌── made ──▶ Up ── lost ──┐
 //!  Connecting│                         ▼        while Connecting, callers wait for the outcome;
-//!     ▲      └─ failed ─▶ Away ◀─ failed, later  while Away, they are told at once
+//!     ▲      └─ failed ─▶ Down ◀─ failed, later  while Down, they get an error at once
 //!     └────────────────────┴── after a pause: 50 ms, then twice as long each time, at most 2 s
 //! ```
 
@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// What is done on a new connection before anybody gets it.
+/// Prepares a new connection before it is used.
 pub(crate) type PrepareSession = Box<dyn Fn(Arc<Session>) -> BoxFuture<'static, Result<(), LogError>> + Send + Sync>;
 
 #[derive(Clone)]
@@ -31,19 +31,19 @@ enum ConnectionState {
     Down(Arc<io::Error>),
 }
 
-/// A connection that is kept as long as this lives.
+/// A connection that is kept until this is dropped.
 pub(crate) struct PersistentConnection {
     state: watch::Receiver<ConnectionState>,
     keeping: JoinHandle<()>,
 }
 
 impl PersistentConnection {
-    /// Begins to keep a connection that needs no preparation.
+    /// Keeps a connection that needs no preparation.
     pub(crate) fn start_unprepared(target: ConnectTarget) -> Self {
         Self::start(target, None, Box::new(|_| Box::pin(async { Ok(()) })))
     }
 
-    /// Begins to keep a connection to `target`.
+    /// Keeps a connection to `target`.
     pub(crate) fn start(target: ConnectTarget, tail: Option<Arc<KnownTail>>, prepare: PrepareSession) -> Self {
         let (state, watched) = watch::channel(ConnectionState::Connecting);
         let runtime = target.runtime.clone();
@@ -59,7 +59,7 @@ impl PersistentConnection {
                     }
                     Err(error) => {
                         if !matches!(*state.borrow(), ConnectionState::Down(_)) {
-                            tracing::warn!(%error, "PostgreSQL cannot be reached; trying again until it can");
+                            tracing::warn!(%error, "PostgreSQL cannot be reached; the broker retries until it can");
                         }
                         state.send_replace(ConnectionState::Down(cause(error)));
                         tokio::time::sleep(pause).await;
@@ -81,12 +81,12 @@ impl PersistentConnection {
                 ConnectionState::Up(_) | ConnectionState::Connecting => {}
             }
             if state.changed().await.is_err() {
-                return Err(failure::no_answer());
+                return Err(failure::no_response());
             }
         }
     }
 
-    /// The connection, where there is one now.
+    /// The connection, if there is one now.
     pub(crate) fn current(&self) -> Option<Arc<Session>> {
         match &*self.state.borrow() {
             ConnectionState::Up(session) if !session.is_closed() => Some(Arc::clone(session)),
@@ -94,14 +94,14 @@ impl PersistentConnection {
         }
     }
 
-    /// Gives up the connection there is now, for another one.
+    /// Closes the connection, so that a new one is made.
     pub(crate) fn renew(&self) {
         if let Some(session) = self.current() {
             session.close();
         }
     }
 
-    /// Why there is no connection, where there is none and an attempt has failed.
+    /// Why there is no connection, after an attempt has failed.
     pub(crate) fn trouble(&self) -> Option<Arc<io::Error>> {
         match &*self.state.borrow() {
             ConnectionState::Down(error) => Some(Arc::clone(error)),

@@ -1,27 +1,30 @@
 //! One connection to PostgreSQL.
 //!
-//! - Whatever waits for the network or a timer runs on the runtime the log was opened on; callers may be polled anywhere.
-//! - A session that does not answer in time is closed: what it was doing is not waited for.
-//! - Every statement walks an index. The planner is told so, since the statistics of a young table would tempt it.
+//! - Everything that waits for the network or a timer runs on the runtime that the log was opened on; callers may be polled on
+//!   any thread.
+//! - A session that does not respond in time is closed, without waiting for what it was doing.
+//! - Every statement uses an index. The planner's other choices are disabled, because it would take them for a table without
+//!   statistics.
 
-use crate::failure;
+use crate::failure::{self, StatementFailure};
+use crate::fence::SessionId;
 use crate::tail::KnownTail;
 use crate::tls::TlsSettings;
 use log::LogError;
 use std::collections::HashMap;
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{AsyncMessage, Client, Config, Row, Statement};
+use tokio_postgres::{AsyncMessage, Client, Config, Error, Row, Statement};
 
 /// How long making a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A peer that is gone without a word is noticed after about this time.
+/// A peer that is gone without closing the connection is noticed after about this time.
 const DEAD_PEER: Duration = Duration::from_secs(15);
 
 /// Where and how to connect.
@@ -52,22 +55,22 @@ impl ConnectTarget {
         Ok(Self { config, tls, schema: schema.to_owned(), runtime: runtime.clone(), answer_timeout })
     }
 
-    /// Connects. What it hears goes to `tail`, where it is given one.
+    /// Connects. Notifications are passed on to `tail`, if there is one.
     pub(crate) async fn connect(&self, tail: Option<Arc<KnownTail>>) -> Result<Arc<Session>, LogError> {
         let target = self.clone();
         let connecting = self.runtime.spawn(async move {
             let connected = tokio::time::timeout(CONNECT_TIMEOUT, target.config.connect(target.tls.clone())).await;
             let (client, connection) =
-                connected.map_err(|_| failure::no_answer())?.map_err(|error| failure::of_statement(&error))?;
+                connected.map_err(|_| failure::no_response())?.map_err(|error| failure::of_statement(&error))?;
             let (open, opened) = watch::channel(());
-            let unreplicated = Arc::new(AtomicBool::new(false));
-            let driver = drive(connection, tail, Arc::clone(&unreplicated), open);
+            let signals = Arc::new(ConnectionSignals::default());
+            let driver = drive(connection, tail, Arc::clone(&signals), open);
             Ok(Arc::new(Session {
                 client,
                 driver,
                 closing: AtomicBool::new(false),
-                unreplicated,
-                epoch: AtomicI64::new(0),
+                signals,
+                id: OnceLock::new(),
                 followed: AtomicBool::new(false),
                 opened,
                 runtime: target.runtime,
@@ -81,17 +84,25 @@ impl ConnectTarget {
     }
 }
 
-/// What a task on the log's runtime came to. It is aborted only when that runtime ends.
+/// The result of a task on the log's runtime. The task is aborted only when that runtime ends.
 async fn join_task<T>(task: JoinHandle<Result<T, LogError>>) -> Result<T, LogError> {
-    task.await.unwrap_or_else(|_| Err(failure::no_answer()))
+    task.await.unwrap_or_else(|_| Err(failure::no_response()))
 }
 
-/// Moves bytes until the connection ends; `open` says that it has not. `unreplicated` is set before the answer is given
-/// out to which it belongs.
+/// What the connection and its driver tell each other.
+#[derive(Default)]
+struct ConnectionSignals {
+    /// A commit was acknowledged before synchronous standbys had it. Set before the caller gets that response.
+    unreplicated: AtomicBool,
+    /// The process id of the server's backend; 0 until it is known.
+    backend: AtomicI32,
+}
+
+/// Drives the connection until it ends; `open` is dropped then.
 fn drive<S, T>(
     mut connection: tokio_postgres::Connection<S, T>,
     tail: Option<Arc<KnownTail>>,
-    unreplicated: Arc<AtomicBool>,
+    signals: Arc<ConnectionSignals>,
     open: watch::Sender<()>,
 ) -> AbortHandle
 where
@@ -104,12 +115,13 @@ where
             match poll_fn(|context| connection.poll_message(context)).await {
                 Some(Ok(AsyncMessage::Notification(heard))) => {
                     if let Some(tail) = &tail {
-                        tail.on_notification(heard.payload());
+                        let is_own = heard.process_id() == signals.backend.load(Ordering::Acquire);
+                        tail.on_notification(heard.payload(), is_own);
                     }
                 }
                 Some(Ok(AsyncMessage::Notice(notice))) if failure::is_unreplicated(&notice) => {
-                    tracing::warn!(%notice, "a commit was not waited for until synchronous standbys have it");
-                    unreplicated.store(true, Ordering::Release);
+                    tracing::warn!(%notice, "PostgreSQL acknowledged a commit before synchronous standbys had it");
+                    signals.unreplicated.store(true, Ordering::Release);
                 }
                 Some(Ok(_)) => {}
                 Some(Err(error)) => {
@@ -127,13 +139,12 @@ where
 pub(crate) struct Session {
     client: Client,
     driver: AbortHandle,
-    /// Told to close; it takes a moment.
+    /// `close` was called; the connection ends a moment later.
     closing: AtomicBool,
-    /// A commit was answered before synchronous standbys had it.
-    unreplicated: Arc<AtomicBool>,
-    /// Which of its process's sessions this is, where it appends.
-    epoch: AtomicI64,
-    /// Whoever appends has read the log since the connection was made.
+    signals: Arc<ConnectionSignals>,
+    /// Which of its process's sessions this is, if it appends.
+    id: OnceLock<SessionId>,
+    /// The caller that appends has read the log since the connection was made.
     followed: AtomicBool,
     /// Closed when the connection has ended.
     opened: watch::Receiver<()>,
@@ -143,7 +154,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// What holds for every statement of the session.
+    /// Sets what applies to every statement of the session.
     async fn configure(&self, schema: &str) -> Result<(), LogError> {
         self.run(&format!(
             "SET search_path = {schema}, pg_temp; SET idle_session_timeout = 0; \
@@ -157,41 +168,48 @@ impl Session {
         self.closing.load(Ordering::Acquire) || self.client.is_closed()
     }
 
-    /// Whether a commit was answered though synchronous standbys may not have it: somebody cancelled the wait.
+    /// Whether a commit was acknowledged although synchronous standbys may not have it: its wait was cancelled.
     pub(crate) fn is_unreplicated(&self) -> bool {
-        self.unreplicated.load(Ordering::Acquire)
+        self.signals.unreplicated.load(Ordering::Acquire)
     }
 
-    /// Which of its process's sessions this is; 0 where it does not append.
-    pub(crate) fn epoch(&self) -> i64 {
-        self.epoch.load(Ordering::Acquire)
+    /// Which of its process's sessions this is; zeros if it does not append.
+    pub(crate) fn id(&self) -> SessionId {
+        self.id.get().copied().unwrap_or_default()
     }
 
-    pub(crate) fn set_epoch(&self, epoch: i64) {
-        self.epoch.store(epoch, Ordering::Release);
+    /// Notes which of its process's sessions this is.
+    pub(crate) fn set_id(&self, id: SessionId) {
+        let is_first = self.id.set(id).is_ok();
+        debug_assert!(is_first, "a session begins once");
+    }
+
+    /// Notes the server's backend, so that its own notifications are told from those of others.
+    pub(crate) fn set_backend(&self, pid: i32) {
+        self.signals.backend.store(pid, Ordering::Release);
     }
 
     pub(crate) fn answer_timeout(&self) -> Duration {
         self.answer_timeout
     }
 
-    /// Whether whoever appends has read the log since the connection was made.
+    /// Whether the caller that appends has read the log since the connection was made.
     pub(crate) fn is_followed(&self) -> bool {
         self.followed.load(Ordering::Acquire)
     }
 
-    /// Whoever appends has read the log.
+    /// The caller that appends has read the log.
     pub(crate) fn set_followed(&self) {
         self.followed.store(true, Ordering::Release);
     }
 
     /// Waits until the connection has ended.
     pub(crate) async fn ended(&self) {
-        // Nothing is ever sent: the channel closes.
+        // Nothing is sent on this channel: it closes.
         let _ = self.opened.clone().changed().await;
     }
 
-    /// Closes the connection at once. What runs on it fails here; what becomes of it there is not known.
+    /// Closes the connection at once. A statement that runs on it fails here; on the server it may still be completed.
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::Release);
         self.driver.abort();
@@ -199,47 +217,47 @@ impl Session {
 
     /// Runs statements for their effect.
     pub(crate) async fn run(&self, text: &str) -> Result<(), LogError> {
-        self.in_time(self.client.batch_execute(text)).await?.map_err(|error| failure::of_statement(&error))
+        Ok(self.in_time(self.client.batch_execute(text)).await?)
     }
 
-    /// Has a statement ready: it is sent as soon as it is asked then.
+    /// Prepares a statement, so that it is sent at once when it is used.
     pub(crate) async fn prepare(&self, text: &'static str) -> Result<(), LogError> {
-        let prepared = self.in_time(self.statement(text)).await?;
-        prepared.map(drop).map_err(|error| failure::of_statement(&error))
+        self.in_time(self.statement(text)).await?;
+        Ok(())
     }
 
-    /// The rows a statement gives.
+    /// The rows of a query.
     pub(crate) async fn rows(&self, text: &'static str, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, LogError> {
-        self.try_rows(text, params).await?.map_err(|error| failure::of_statement(&error))
+        Ok(self.try_rows(text, params).await?)
     }
 
-    /// The rows a statement gives, or what PostgreSQL says against it.
+    /// The rows of a query; a refusal as PostgreSQL sent it.
     pub(crate) async fn try_rows(
         &self,
         text: &'static str,
         params: &[&(dyn ToSql + Sync)],
-    ) -> Result<Result<Vec<Row>, tokio_postgres::Error>, LogError> {
-        let answering = async {
+    ) -> Result<Vec<Row>, StatementFailure> {
+        let work = async {
             let statement = self.statement(text).await?;
             self.client.query(&statement, params).await
         };
-        self.in_time(answering).await
+        self.in_time(work).await
     }
 
-    /// How many rows a statement adds, or what PostgreSQL says against it.
-    pub(crate) async fn try_add(
+    /// How many rows a statement has changed; a refusal as PostgreSQL sent it.
+    pub(crate) async fn try_execute(
         &self,
         text: &'static str,
         params: &[&(dyn ToSql + Sync)],
-    ) -> Result<Result<u64, tokio_postgres::Error>, LogError> {
-        let answering = async {
+    ) -> Result<u64, StatementFailure> {
+        let work = async {
             let statement = self.statement(text).await?;
             self.client.execute(&statement, params).await
         };
-        self.in_time(answering).await
+        self.in_time(work).await
     }
 
-    /// The first row a statement gives.
+    /// The first row of a query.
     pub(crate) async fn row(
         &self,
         text: &'static str,
@@ -248,7 +266,7 @@ impl Session {
         Ok(self.rows(text, params).await?.into_iter().next())
     }
 
-    async fn statement(&self, text: &'static str) -> Result<Statement, tokio_postgres::Error> {
+    async fn statement(&self, text: &'static str) -> Result<Statement, Error> {
         let known = self.statements.lock().unwrap_or_else(PoisonError::into_inner).get(text).cloned();
         if let Some(statement) = known {
             return Ok(statement);
@@ -258,18 +276,23 @@ impl Session {
         Ok(statement)
     }
 
-    /// What `work` comes to, if it does so in time; otherwise the connection is given up.
-    async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, LogError> {
-        let late = {
+    /// Waits for a while.
+    pub(crate) async fn pause(&self, time: Duration) {
+        let pause = {
             let _timers = self.runtime.enter();
-            tokio::time::sleep(self.answer_timeout)
+            tokio::time::sleep(time)
         };
+        pause.await;
+    }
+
+    /// The result of `work`, if there is one in time; otherwise the connection is closed.
+    async fn in_time<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, StatementFailure> {
         tokio::select! {
             biased;
-            done = work => Ok(done),
-            () = late => {
+            done = work => done.map_err(StatementFailure::Refused),
+            () = self.pause(self.answer_timeout) => {
                 self.close();
-                Err(failure::no_answer())
+                Err(failure::no_response().into())
             }
         }
     }

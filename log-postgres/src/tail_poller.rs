@@ -1,5 +1,5 @@
-//! Following what other processes append: the connection that appends is told of it, and here is a look of our own once a
-//! second, in case it is busy or was lost.
+//! Following the appends of other processes. The connection that appends is notified of them; a connection of its own queries
+//! the tail then, and once a second in case a notification was missed.
 
 use crate::reconnect::PersistentConnection;
 use crate::session::{ConnectTarget, Session};
@@ -10,39 +10,52 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-/// How often the tail is looked at though nothing was heard.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often the tail is queried without a notification.
+const POLL_EVERY: Duration = Duration::from_secs(1);
 
 const TAIL: &str = "SELECT position FROM log_end";
 
-/// Keeps the tail up to date as long as this lives.
-pub(crate) struct TailPoller(JoinHandle<()>);
+/// Keeps the known tail up to date until it is dropped.
+pub(crate) struct TailPoller {
+    connection: Arc<PersistentConnection>,
+    polling: JoinHandle<()>,
+}
 
 impl TailPoller {
-    pub(crate) fn start(target: ConnectTarget, tail: &Arc<KnownTail>) -> Self {
+    /// Starts polling, over a connection of its own, or over `writer` while it has none.
+    pub(crate) fn start(target: ConnectTarget, tail: &Arc<KnownTail>, writer: &Arc<PersistentConnection>) -> Self {
         let runtime = target.runtime.clone();
-        let connection = PersistentConnection::start_unprepared(target);
-        let tail = Arc::clone(tail);
-        Self(runtime.spawn(async move {
+        let connection = Arc::new(PersistentConnection::start_unprepared(target));
+        let (tail, own, writer) = (Arc::clone(tail), Arc::clone(&connection), Arc::clone(writer));
+        let polling = runtime.spawn(async move {
             loop {
-                tokio::time::sleep(LOOK_EVERY).await;
-                if let Ok(session) = connection.session().await
+                tokio::select! {
+                    () = tokio::time::sleep(POLL_EVERY) => (),
+                    () = tail.hinted() => (),
+                }
+                if let Some(session) = own.current().or_else(|| writer.current())
                     && let Err(error) = poll_tail(&session, &tail).await
                 {
-                    tracing::debug!(%error, "the tail could not be looked at");
+                    tracing::debug!(%error, "the tail could not be queried");
                 }
             }
-        }))
+        });
+        Self { connection, polling }
+    }
+
+    /// The connection that polls.
+    pub(crate) fn connection(&self) -> &PersistentConnection {
+        &self.connection
     }
 }
 
 impl Drop for TailPoller {
     fn drop(&mut self) {
-        self.0.abort();
+        self.polling.abort();
     }
 }
 
-/// Shows where the log ends now.
+/// Queries where the log ends now, and shows it.
 pub(crate) async fn poll_tail(session: &Session, tail: &KnownTail) -> Result<(), LogError> {
     let shown = tail.shown();
     if let Some(row) = session.row(TAIL, &[]).await? {

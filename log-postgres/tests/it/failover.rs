@@ -62,7 +62,7 @@ async fn whoever_appends_reads_from_the_server_that_it_appends_to() {
     let proxy = Proxy::start(primary.port()).await;
     let log = open(&at(proxy.port)).await;
     log.append(Position::ZERO, batch(Position::ZERO, 1, 1)).await.unwrap();
-    assert_eq!(ids(&log.follow(Position::ZERO, NO_LIMIT).await.unwrap()), [1]);
+    assert_eq!(ids(&log.follow(Position::ZERO, NO_LIMIT).await.unwrap().records), [1]);
     tokio::task::block_in_place(|| {
         standby.wait_for_all_of(&primary);
         standby.promote();
@@ -83,7 +83,7 @@ async fn whoever_appends_reads_from_the_server_that_it_appends_to() {
     }
     let refused = in_time(log.append(Position(2), batch(Position(2), 4, 1))).await;
     assert!(matches!(refused, Err(LogError::Unavailable(_))), "{refused:?}");
-    assert_eq!(ids(&at_last(|| log.follow(Position(1), NO_LIMIT)).await), [3]);
+    assert_eq!(ids(&at_last(|| log.follow(Position(1), NO_LIMIT)).await.records), [3]);
     // So is everything else from then on.
     assert_eq!(ids(&at_last(|| log.read(ReadRange::All(Position::ZERO), NO_LIMIT)).await), [1, 3]);
     at_last(|| log.append(Position(2), batch(Position(2), 5, 1))).await;

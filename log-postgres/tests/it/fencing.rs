@@ -127,13 +127,33 @@ async fn only_the_last_session_of_a_process_may_append() {
     // One that comes late does not replace a later one.
     let late = client.query_one(begin, &[&7_i64, &1_i64]).await.unwrap_err();
     assert_eq!(late.code().unwrap().code(), "57EB1");
-    // `append`, which batches of events and entries go through, says the same.
+    // So do `compare`, and `append`, which brokers of the version before call.
+    let compare = "SELECT outcome FROM compare(1, false, 0, NULL, $1, $2, 1000)";
+    assert_eq!(client.query_one(compare, &[&7_i64, &2_i64]).await.unwrap().get::<_, i32>(0), 0);
+    let refused = client.query_one(compare, &[&7_i64, &1_i64]).await.unwrap_err();
+    assert_eq!(refused.code().unwrap().code(), "57EB1");
     let append = format!("SELECT outcome FROM append(1, false, 1000, $1, $2{})", ", '{}'".repeat(35));
     let outcome = client.query_one(&append, &[&7_i64, &2_i64]).await.unwrap().get::<_, i32>(0);
     assert_eq!(outcome, 0);
     let refused = client.query_one(&append, &[&7_i64, &1_i64]).await.unwrap_err();
     assert_eq!(refused.code().unwrap().code(), "57EB1");
     log.append(Position(1), batch(Position(1), 2, 1)).await.unwrap();
+}
+
+/// A later session that the process did not begin: it went on with the next number, which was refused for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_entered_by_somebody_else_does_not_stop_a_broker() {
+    let url = TestServer::shared().create_database();
+    let log = open(&url).await;
+    log.append(Position(0), batch(Position(0), 1, 1)).await.unwrap();
+    let enter =
+        "SELECT event_broker.begin_session((SELECT instance FROM event_broker.sessions), 9223372036854775807, 1000)";
+    TestServer::shared().sql(&url, enter);
+    let deadline = Deadline::begin();
+    while in_time(log.append(Position(1), batch(Position(1), 2, 1))).await.is_err() {
+        deadline.check("an append");
+    }
+    assert_eq!(ids(&everything(&log).await), [1, 2]);
 }
 
 /// However often connections are lost, and processes are started: a row for each of the latest processes.

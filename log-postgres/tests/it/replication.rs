@@ -5,7 +5,7 @@ use contract::Position;
 use log::testing::{NO_LIMIT, in_time};
 use log::{Log, LogError, ReadRange, RecordQuery, TopicNumber};
 use log_postgres::PostgresLog;
-use log_postgres::testing::{ShutdownMode, TestServer};
+use log_postgres::testing::{ServerOptions, ShutdownMode, TestServer};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -202,7 +202,37 @@ async fn synchronous_commit_that_is_weakened_while_connected_is_overruled() {
     }
 }
 
-/// In every way in, and never weaker than an administrator wants it.
+/// PostgreSQL reads a changed configuration also between an insert and its commit. A commit that had found the setting strong
+/// enough did not wait for the disk then, and a crash lost an acknowledged event.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn synchronous_commit_that_is_weakened_during_an_append_loses_nothing() {
+    let settings = vec![("wal_writer_delay".to_owned(), "10s".to_owned())];
+    let options = ServerOptions { settings, ..ServerOptions::default() };
+    let server = Arc::new(spawn_blocking(|| TestServer::start_with(options)).await.unwrap());
+    let url = server.create_database();
+    let log = Arc::new(open(&url).await);
+    let slow = "CREATE FUNCTION event_broker.slow() RETURNS trigger LANGUAGE plpgsql AS \
+        $$ BEGIN PERFORM pg_sleep(1); RETURN NULL; END $$; \
+        CREATE TRIGGER slow AFTER INSERT ON event_broker.events FOR EACH STATEMENT EXECUTE FUNCTION event_broker.slow()";
+    server.sql(&url, slow);
+    let append = appending(&log, 0, 1);
+    let during = Arc::clone(&server);
+    spawn_blocking(move || {
+        during.wait_until("SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep')");
+        during.set_system("synchronous_commit", "off");
+    })
+    .await
+    .unwrap();
+    in_time(append).await.unwrap().unwrap();
+    let stored = spawn_blocking(move || {
+        server.stop(ShutdownMode::Immediate);
+        server.start_again();
+        server.sql(&url, "SELECT count(*) FROM event_broker.events")
+    });
+    assert_eq!(stored.await.unwrap(), "1");
+}
+
+/// In every function that appends, and never weaker than an administrator sets it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_commit_of_the_log_has_synchronous_commit_at_full_strength() {
     let url = TestServer::shared().create_database();

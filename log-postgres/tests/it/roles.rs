@@ -1,6 +1,6 @@
 //! Who may do what: as seen by psql, and by an engine that was given each role.
 
-use crate::support::{batch, everything, open, open_with};
+use crate::support::{Deadline, batch, everything, open, open_with};
 use contract::{Position, Sequence};
 use log::{Log, LogError, TopicNumber};
 use log_postgres::testing::TestServer;
@@ -184,4 +184,68 @@ async fn an_administrator_who_is_no_superuser_can_make_the_roles() {
     log.append(Position(0), batch(Position(0), 1, 2)).await.unwrap();
     let member = "SELECT pg_has_role('administrator', 'event_broker_owner', 'MEMBER')";
     assert_eq!(server.sql("managed", member), "f");
+}
+
+/// `begin_session` runs as the owner. Who could read `sessions` and call it stopped a broker for good.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_role_that_only_reads_the_tables_cannot_end_the_session_of_a_broker() {
+    let (url, [owner, application, _]) = database();
+    drop(open(&owner).await);
+    let log = open(&application).await;
+    let name = url.rsplit('/').next().unwrap();
+    let analyst = format!("analyst_of_{name}");
+    server().sql(&url, &format!("CREATE ROLE {analyst} LOGIN; GRANT USAGE ON SCHEMA event_broker TO {analyst}"));
+    server().sql(&url, &format!("GRANT SELECT ON event_broker.events, event_broker.records TO {analyst}"));
+    for query in
+        ["SELECT * FROM event_broker.sessions", "SELECT event_broker.begin_session(1, 9223372036854775807, 1000)"]
+    {
+        let refused = server().psql(&server().url_as(&analyst, name), query).unwrap_err();
+        assert!(refused.contains("permission denied"), "{query}: {refused}");
+    }
+    log.append(Position(0), batch(Position(0), 1, 1)).await.unwrap();
+}
+
+/// A role that appends by rights of its own, granted by hand before the migration, keeps what it needs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_role_that_was_granted_its_rights_by_hand_still_appends() {
+    let (url, [owner, ..]) = database();
+    let name = url.rsplit('/').next().unwrap();
+    drop(open(&owner).await);
+    let own = format!("own_role_of_{name}");
+    let again = include_str!("../../migrations/0007_compare.sql");
+    let migration = &again
+        [again.find("REVOKE ALL ON sessions").unwrap()..again.find("CREATE OR REPLACE FUNCTION grant_rights").unwrap()];
+    let grants = format!(
+        "CREATE ROLE {own} LOGIN; GRANT USAGE ON SCHEMA event_broker TO {own}; \
+         GRANT SELECT, INSERT ON event_broker.events, event_broker.entries TO {own}; \
+         GRANT SELECT ON event_broker.removals, event_broker.migrations, event_broker.records, event_broker.log_end TO {own}; \
+         SET search_path = event_broker; {migration}"
+    );
+    server().sql(&url, &grants);
+    let log = open(&server().url_as(&own, name)).await;
+    log.append(Position(0), batch(Position(0), 1, 1)).await.unwrap();
+}
+
+/// With fewer connections than the broker wants, every second read failed, and readiness said nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_that_cannot_connect_are_named_and_the_others_serve_all_reads() {
+    let (url, [owner, ..]) = database();
+    drop(open(&owner).await);
+    let name = url.rsplit('/').next().unwrap();
+    let few = format!("few_of_{name}");
+    server().sql(&url, &format!("CREATE ROLE {few} LOGIN IN ROLE event_broker_application CONNECTION LIMIT 4"));
+    let log = open(&server().url_as(&few, name)).await;
+    let deadline = Deadline::begin();
+    while log.storage_warning().is_none() {
+        deadline.check("a connection that is refused");
+        tokio::task::yield_now().await;
+    }
+    while log.append(Position(0), batch(Position(0), 1, 2)).await.is_err() {
+        deadline.check("an append");
+    }
+    for _ in 0..20 {
+        assert_eq!(everything(&log).await.len(), 2);
+    }
+    let warning = log.storage_warning().unwrap();
+    assert!(warning.contains("connections for reading") && warning.contains("connection limits"), "{warning}");
 }

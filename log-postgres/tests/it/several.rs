@@ -1,9 +1,9 @@
 //! Several engines on one database: one order, everybody's turn, and nobody waits for one that does not come back.
 
 use crate::support::{Deadline, Ledger, TestEngine, batch, check, everything, open, open_with};
-use contract::Position;
+use contract::{Position, Sequence};
 use log::testing::{NO_LIMIT, in_time};
-use log::{Log, LogError, ReadRange, Record};
+use log::{Log, LogError, ReadRange, Record, TopicNumber};
 use log_postgres::PostgresLog;
 use log_postgres::testing::TestServer;
 use std::sync::Arc;
@@ -203,4 +203,38 @@ async fn any_thread_may_ask() {
         bare.block_on(everything(&*asked)).len()
     });
     assert_eq!(tokio::task::spawn_blocking(|| asking.join().unwrap()).await.unwrap(), 5);
+}
+
+/// Any role that can connect may send a notification. One with a number that is not there made every broker refuse requests.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_notification_of_a_stranger_does_not_move_the_tail() {
+    let test = TestEngine::new();
+    let (log, other) = (open(&test.url).await, open(&test.url).await);
+    let mut tail = log.tail();
+    TestServer::shared().sql(&test.url, r#"NOTIFY "event_broker.event_broker", '9999999'"#);
+    other.append(Position(0), batch(Position(0), 1, 1)).await.unwrap();
+    in_time(tail.changed()).await.unwrap();
+    assert_eq!(*tail.borrow(), Position(1));
+}
+
+/// The loser of two removals found its rows gone, and took the removal for complete while the other was still at it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_removal_beside_another_one_is_complete_only_when_nothing_is_left() {
+    let test = TestEngine::new();
+    let log = open(&test.url).await;
+    log.append(Position(0), batch(Position(0), 1, 12_000)).await.unwrap();
+    let url = test.url.clone();
+    let other = tokio::task::spawn_blocking(move || {
+        let first_step = "BEGIN; SET LOCAL search_path = event_broker; SET LOCAL event_broker.removing = 'on'; \
+            SELECT remove_some(1, 12000, 5000); SELECT pg_sleep(1); COMMIT";
+        TestServer::shared().sql(&url, first_step)
+    });
+    let sleeps = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep')";
+    let deadline = Deadline::begin();
+    while TestServer::shared().sql(&test.url, sleeps) != "t" {
+        deadline.check("the other removal");
+    }
+    in_time(log.remove(TopicNumber(1), Sequence(12_000))).await.unwrap();
+    assert_eq!(TestServer::shared().sql(&test.url, "SELECT count(*) FROM event_broker.events"), "0");
+    other.await.unwrap();
 }
