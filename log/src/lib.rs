@@ -46,6 +46,8 @@ pub trait Log: Send + Sync {
     /// - [`LogError::TailMoved`]: another writer was first; nothing was written. Told before anything else is checked.
     /// - [`LogError::Poisoned`]: this append, or an earlier one, failed half way. Whether the batch will be there after
     ///   reopening is not known, but if it is, it is whole.
+    /// - [`LogError::Full`]: there is no room; nothing was written, and [`Log::room`] says so from now on. What is appended then
+    ///   must free space: the engine may have kept room for that.
     /// - [`LogError::Unavailable`]: the engine's server is away. Unlike a poisoned log this one recovers by itself. By the
     ///   time a read works again, the batch is at its positions or never will be: nothing of it is still on its way.
     /// - An empty batch is `Ok` and does nothing but compare; it wakes nobody.
@@ -89,8 +91,11 @@ pub trait Log: Send + Sync {
     /// An engine whose connection was lost and made again does not know whether the log behind it is still the one that
     /// its caller has read. For a caller that has called this before, it answers every append with
     /// [`LogError::Unavailable`] until this is called again; the caller compares what it gets with what it knows.
-    fn follow(&self, after: Position, limit: ReadLimit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
-        self.read(ReadRange::All(after), limit)
+    fn follow(&self, after: Position, limit: ReadLimit) -> BoxFuture<'_, Result<FollowedPage, LogError>> {
+        Box::pin(async move {
+            let records = self.read(ReadRange::All(after), limit).await?;
+            Ok(FollowedPage { records, connection: Some(0) })
+        })
     }
 
     /// The last durable position; changes when an append becomes visible. 0 while the log is empty. It falls only where a
@@ -129,9 +134,19 @@ pub trait Log: Send + Sync {
         Box::pin(async { Ok(None) })
     }
 
+    /// The time of the engine's server, in milliseconds since 1970 began, where it has a clock of its own.
+    fn server_time(&self) -> BoxFuture<'_, Result<Option<i64>, LogError>> {
+        Box::pin(async { Ok(None) })
+    }
+
     /// Whether somebody else may append to it while it is open here.
     fn is_shared(&self) -> bool {
         false
+    }
+
+    /// Waits until the engine has given back the space of what was removed, as far as it can.
+    fn give_space_back(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
     }
 
     /// How much room its storage has. Asked before every decision, so it must not wait for the storage.
@@ -139,13 +154,13 @@ pub trait Log: Send + Sync {
         StorageRoom::Ample
     }
 
-    /// Whether there is room for no more than bookkeeping: what is removed, and what has to be remembered of it.
+    /// Whether there is room for nothing but what frees space: what is removed, and what has to be remembered of it.
     fn is_full(&self) -> bool {
         self.room() == StorageRoom::Full
     }
 
-    /// What an operator should know of its room, as a sentence without paths; `None` while there is enough.
-    fn room_warning(&self) -> Option<String> {
+    /// What an operator should know about its storage (room, connections), as a sentence without paths; `None` while all is well.
+    fn storage_warning(&self) -> Option<String> {
         None
     }
 
@@ -153,6 +168,16 @@ pub trait Log: Send + Sync {
     fn blocks(&self) -> bool {
         true
     }
+}
+
+/// What [`Log::follow`] has read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FollowedPage {
+    /// Records behind the position that was asked for.
+    pub records: Vec<Record>,
+    /// The connection they were read over. Pages and appends over the same connection are of the same log; over another
+    /// one the log may have been replaced by an older copy. `None` where the engine cannot tell which connection it was.
+    pub connection: Option<u64>,
 }
 
 /// Which records to read, and in which order.

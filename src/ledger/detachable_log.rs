@@ -4,7 +4,9 @@
 //! long as it likes; from here on it is refused.
 
 use contract::{BoxFuture, Position, Segment, Sequence};
-use log::{Log, LogError, ReadLimit, ReadRange, Record, RecordHeader, RecordQuery, StorageRoom, TopicNumber};
+use log::{
+    FollowedPage, Log, LogError, ReadLimit, ReadRange, Record, RecordHeader, RecordQuery, StorageRoom, TopicNumber,
+};
 use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -64,7 +66,7 @@ impl Log for DetachableLog {
         Box::pin(async move { self.current()?.0.headers(range, limit).await })
     }
 
-    fn follow(&self, after: Position, limit: ReadLimit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
+    fn follow(&self, after: Position, limit: ReadLimit) -> BoxFuture<'_, Result<FollowedPage, LogError>> {
         Box::pin(async move { self.current()?.0.follow(after, limit).await })
     }
 
@@ -96,16 +98,28 @@ impl Log for DetachableLog {
         Box::pin(async move { self.current()?.0.may_remove().await })
     }
 
+    fn server_time(&self) -> BoxFuture<'_, Result<Option<i64>, LogError>> {
+        Box::pin(async move { self.current()?.0.server_time().await })
+    }
+
     fn is_shared(&self) -> bool {
         self.is_shared
+    }
+
+    fn give_space_back(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            if let Ok(held) = self.current() {
+                held.0.give_space_back().await;
+            }
+        })
     }
 
     fn room(&self) -> StorageRoom {
         self.current().map_or(StorageRoom::Ample, |held| held.0.room())
     }
 
-    fn room_warning(&self) -> Option<String> {
-        self.current().ok()?.0.room_warning()
+    fn storage_warning(&self) -> Option<String> {
+        self.current().ok()?.0.storage_warning()
     }
 
     fn blocks(&self) -> bool {

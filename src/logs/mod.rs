@@ -158,7 +158,10 @@ impl Logs {
 
     /// Every ledger with its home, the default one, which has none, first.
     pub(crate) fn housed_ledgers(&self) -> Vec<(Option<LogLocation>, Arc<Ledger>)> {
-        let sides = self.side_logs().into_iter().map(|side_log| (Some(side_log.location.clone()), Arc::clone(&side_log.ledger)));
+        let sides = self
+            .side_logs()
+            .into_iter()
+            .map(|side_log| (Some(side_log.location.clone()), Arc::clone(&side_log.ledger)));
         [(None, Arc::clone(&self.default))].into_iter().chain(sides).collect()
     }
 
@@ -219,11 +222,7 @@ impl Logs {
         if let Ok(side_log) = self.side_log(home) {
             return Ok(LogRef::Side(side_log));
         }
-        if !self.settings.side_logs && !matches!(home, LogLocation::Folder(_)) {
-            let detail = "asks for a log of its own, which `storage.side_logs: false` allows only in a folder of \
-                `storage.locations`; leave `type` and `location` out";
-            return Err(refused(Violation::new("/streaming", detail)));
-        }
+        self.check_side_log(home)?;
         if self.side_logs().len() >= limits::LOGS_MAX {
             return Err(Error::new(Kind::Overloaded, "This broker holds as many logs as it may; share one."));
         }
@@ -231,6 +230,21 @@ impl Logs {
             self.check_open_files()?;
         }
         self.start(home.clone(), &lies, Vec::new()).await.map(LogRef::Side)
+    }
+
+    /// Refuses a location where the configuration allows no log, without opening one.
+    pub(crate) fn check_location(&self, location: &LogLocation) -> Result<()> {
+        let lies = self.settings.roots.resolve(location).map_err(refused)?;
+        lies.location().map_or(Ok(()), |location| self.check_side_log(location))
+    }
+
+    fn check_side_log(&self, location: &LogLocation) -> Result<()> {
+        if !self.settings.side_logs && !matches!(location, LogLocation::Folder(_)) {
+            let detail = "asks for a log of its own, which `storage.side_logs: false` allows only in a folder of \
+                `storage.locations`; leave `type` and `location` out";
+            return Err(refused(Violation::new("/streaming", detail)));
+        }
+        Ok(())
     }
 
     /// Refuses another log in a folder, past what the limit of open files allows.
@@ -276,7 +290,8 @@ impl Logs {
         let LogSettings { checkpoint_rows, answers_millis, .. } = self.settings;
         let (clock, incidents) = (LogClock::new(Arc::clone(&self.clock)), Arc::clone(&self.settings.incidents));
         let ledger = Ledger::open(log, clock, state, checkpoint_rows, answers_millis, incidents).await;
-        let side_log = Arc::new(SideLog { location: home.clone(), ledger: Arc::new(ledger.map_err(not_opened)?), folder });
+        let side_log =
+            Arc::new(SideLog { location: home.clone(), ledger: Arc::new(ledger.map_err(not_opened)?), folder });
         self.sides.write().unwrap_or_else(PoisonError::into_inner).insert(home, Arc::clone(&side_log));
         Ok(side_log)
     }
@@ -284,8 +299,9 @@ impl Logs {
     /// Every log that keeps no promises any more.
     pub(crate) fn failures(&self) -> Vec<LogFailure> {
         let default = self.default.failure().map(|error| LogFailure { log: DEFAULT.to_owned(), error });
-        let failed =
-            |side_log: Arc<SideLog>| Some(LogFailure { log: side_log.location.public_name(), error: side_log.ledger.failure()? });
+        let failed = |side_log: Arc<SideLog>| {
+            Some(LogFailure { log: side_log.location.public_name(), error: side_log.ledger.failure()? })
+        };
         default.into_iter().chain(self.side_logs().into_iter().filter_map(failed)).collect()
     }
 
@@ -297,8 +313,18 @@ impl Logs {
             let seconds = millis / 1000;
             format!("The wall clock has jumped {seconds} s ahead and is not believed unless that lasts.")
         });
+        let held = |(name, ledger): (Option<LogLocation>, Arc<Ledger>)| {
+            let seconds = ledger.clock().hold().jump / 1000;
+            let name = name.map_or_else(|| DEFAULT.to_owned(), |location| location.public_name());
+            let text = format!(
+                "The clock is {seconds} s ahead of the log's last record at the start: nothing that was stored before is removed \
+                 for its age, forgotten or expired until the clock has lasted. Is the clock right?"
+            );
+            (seconds > 0).then_some((name, text))
+        };
+        let held: Vec<_> = self.housed_ledgers().into_iter().filter_map(held).collect();
         let of_log = |(log, warning): (String, String)| format!("The log {log}: {warning}");
-        jump.into_iter().chain(self.warnings().into_iter().map(of_log)).collect()
+        jump.into_iter().chain(self.warnings().into_iter().chain(held).map(of_log)).collect()
     }
 
     /// Every log in which something is wrong though it goes on, and what.
@@ -308,7 +334,7 @@ impl Logs {
         let ledgers = std::iter::once((DEFAULT.to_owned(), &self.default)).chain(sides);
         let of_ledger = |(name, ledger): (String, &Arc<Ledger>)| {
             let warnings =
-                ledger.warning().into_iter().chain(ledger.reclaim_warning()).chain(ledger.log().room_warning());
+                ledger.warning().into_iter().chain(ledger.reclaim_warning()).chain(ledger.log().storage_warning());
             warnings.map(|warning| (name.clone(), warning)).collect::<Vec<_>>()
         };
         ledgers.flat_map(of_ledger).collect()

@@ -46,11 +46,11 @@ mod writer;
 
 pub use backup::{BackupProgress, backup};
 pub use cut_folder::CUT_FOLDER;
-pub use disk::{Disk, VolumeSpace};
+pub use disk::{Disk, VolumeSpace, is_disk_full};
 pub use folder_disk::{FolderDisk, FolderLock, private_file, private_folder, volume_space};
 pub use open_files::{OPEN_FILES_DEFAULT, OpenFiles, is_out_of_files};
 pub use repair::{AcknowledgedState, RepairFinding, RepairReport, repair, repair_disk};
-pub use reserve::RESERVE_BYTES;
+pub use reserve::{RESERVE_BYTES, reserve_bytes};
 pub use space::SpaceLimits;
 pub use trim_marks::LostSequences;
 pub use verify::{VerifyProgress, VerifyReport, verify, verify_disk};
@@ -192,7 +192,7 @@ impl FileLog {
         let thread = Some(keeper.spawn(move || background::run(keeping, sealing, data_folder, &keepers))?);
         shared.reserve.fill(&*shared.disk);
         if shared.reserve.is_missing() {
-            tracing::error!("the disk is full: there is no room for the reserve, and no events are stored");
+            tracing::error!("the disk is full: there is no room for the reserve, and only what frees space is stored");
         }
         shared.space.look(&*shared.disk);
         // Indexes and removals that the last run did not get to.
@@ -262,8 +262,12 @@ impl Log for FileLog {
         Box::pin(async move { is_done.await.unwrap_or_else(|_| Err(closing())) })
     }
 
+    fn give_space_back(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.settle())
+    }
+
     fn room(&self) -> StorageRoom {
-        if !self.shared.reserve.is_missing() {
+        if !self.shared.reserve.is_full() {
             return self.shared.space.room();
         }
         if self.shared.reserve.should_check_space() {
@@ -272,11 +276,11 @@ impl Log for FileLog {
         StorageRoom::Full
     }
 
-    fn room_warning(&self) -> Option<String> {
-        if self.shared.reserve.is_missing() {
+    fn storage_warning(&self) -> Option<String> {
+        if self.shared.reserve.is_full() {
             return Some(
-                "its disk is full, so no events are stored until there is room again. Trim topics, or make room on the \
-                 volume."
+                "its disk is full, so nothing is stored but what frees space until there is room again. Trim topics, or make \
+                 room on the volume."
                     .to_owned(),
             );
         }

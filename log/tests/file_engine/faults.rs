@@ -168,9 +168,16 @@ async fn an_index_that_cannot_be_written_is_written_later() {
     assert_eq!(files(&disk, ".idx").len(), files(&disk, ".log").len() - 1);
 }
 
-/// A disk on which nothing fits any more: every write of the next appends finds it full, until something is removed.
+/// A disk, or a quota, on which nothing fits any more: every write of the next appends finds it full, until something is
+/// removed. The reserve was given up for whatever was appended first, and not at all within a quota.
 #[tokio::test]
-async fn freeing_space_has_space_of_its_own_on_a_full_disk() {
+async fn freeing_space_has_space_of_its_own_on_a_full_disk_and_within_a_quota() {
+    for fault in [DiskFault::Full, DiskFault::Error(ErrorKind::QuotaExceeded)] {
+        freeing_space_has_space_of_its_own(fault).await;
+    }
+}
+
+async fn freeing_space_has_space_of_its_own(full: DiskFault) {
     let disk = FaultDisk::new();
     let options = |segment_bytes| FileLogOptions { reserve_bytes: 4096, ..options(segment_bytes) };
     let log = FileLog::open(Arc::new(disk.clone()), options(HUGE)).unwrap();
@@ -179,12 +186,16 @@ async fn freeing_space_has_space_of_its_own_on_a_full_disk() {
     fill(&log, &batches[..10]).await;
     assert_eq!(disk.bytes("reserve").map(|bytes| bytes.len()), Some(4096));
     assert!(!log.is_full());
-    // Whatever is written next: it finds no room, and then the room that the reserve had.
-    disk.fail(DiskOperation::Write, 1, DiskFault::Full);
+    // Whatever is written next finds no room, and is taken back.
+    disk.fail(DiskOperation::Write, 1, full);
+    assert!(matches!(append(&log, &batches[10]).await, Err(LogError::Full(_))));
+    assert!(disk.bytes("reserve").is_some(), "the reserve is for what frees space");
+    // What is written to a full log frees space: it finds no room, and then the room that the reserve had.
+    disk.fail(DiskOperation::Write, 1, full);
     append(&log, &batches[10]).await.unwrap();
     assert!(disk.bytes("reserve").is_none(), "the reserve is given up");
-    disk.fail(DiskOperation::Write, 1, DiskFault::Full);
-    assert!(matches!(append(&log, &batches[11]).await, Err(LogError::Poisoned(_))), "it can be given up once");
+    disk.fail(DiskOperation::Write, 1, full);
+    assert!(matches!(append(&log, &batches[11]).await, Err(LogError::Full(_))), "it can be given up once");
     assert!(log.is_full(), "and the log says so");
     drop(log);
     let log = FileLog::open(Arc::new(disk.clone()), options(TINY)).unwrap();
@@ -192,7 +203,7 @@ async fn freeing_space_has_space_of_its_own_on_a_full_disk() {
     assert_eq!(all(&log).await, batches[..11].concat());
     // Removing: the marks find no room either.
     log.settle().await;
-    disk.fail(DiskOperation::Write, 1, DiskFault::Full);
+    disk.fail(DiskOperation::Write, 1, full);
     remove(&log, 1, 5).await.unwrap();
     log.settle().await;
     assert!(!log.is_full() && disk.bytes("reserve").is_some(), "what was freed makes room for it");
@@ -228,7 +239,7 @@ async fn a_volume_that_runs_low_is_noticed_at_the_next_roll_and_told_until_there
     let space_limits = SpaceLimits { warn_bytes: 80 * MIB, refuse_bytes: 40 * MIB };
     let options = FileLogOptions { space_limits, ..options(TINY) };
     let log = FileLog::open(Arc::new(disk.clone()), options).unwrap();
-    assert_eq!((log.room(), log.room_warning()), (StorageRoom::Ample, None));
+    assert_eq!((log.room(), log.storage_warning()), (StorageRoom::Ample, None));
     let mut batches = batches(9, 80).into_iter();
     append(&log, &batches.next().unwrap()).await.unwrap();
     for (free, room, told) in [
@@ -244,7 +255,7 @@ async fn a_volume_that_runs_low_is_noticed_at_the_next_roll_and_told_until_there
             append(&log, &batches.next().expect("a roll within 80 batches")).await.unwrap();
         }
         assert_eq!(log.room(), room, "{free}");
-        let warning = log.room_warning().unwrap_or_default();
+        let warning = log.storage_warning().unwrap_or_default();
         assert!(warning.starts_with(told.unwrap_or_default()) && warning.is_empty() == told.is_none(), "{warning}");
         assert!(!log.is_full());
     }

@@ -10,10 +10,10 @@
 use super::row_codec::IdempotencyRow;
 use super::table::{DiskTables, FoundCheckpoint, WrittenCheckpoint};
 use crate::ledger::facts::entry::DICTIONARY;
-use crate::ledger::reclaim::log_snapshot;
+use crate::ledger::reclaim::log_snapshot::{self, MissingSnapshot};
 use crate::ledger::state::LedgerState;
 use crate::ledger::state::snapshot::StateSnapshot;
-use contract::{Error, Kind, Position, Sequence};
+use contract::{Error, Kind, Position, Result, Sequence};
 use log::{FileDamage, Log, LogError, ReadLimit, ReadRange, TopicNumber, crash_point};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -21,7 +21,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 /// Records folded since the last one that make a checkpoint due.
 const RECORDS_DUE: u64 = 4 * 1024 * 1024;
@@ -76,6 +76,8 @@ pub(in crate::ledger) struct CheckpointScheduler {
     position: Position,
     /// While they fail.
     failing: Option<CheckpointFailures>,
+    /// Callers that wait for one, each with the position that it must cover.
+    requested: Vec<(Position, oneshot::Sender<Result<()>>)>,
 }
 
 /// Checkpoints that fail, one after the other.
@@ -96,7 +98,16 @@ impl CheckpointFailures {
 impl CheckpointScheduler {
     /// Checkpoints of a state that stands at `position`, and is on disk as far.
     pub(in crate::ledger) fn new(on_disk: bool, rows_due: usize, position: Position) -> Self {
-        Self { on_disk, rows_due, snapshot_bytes: 0, ended: Arc::default(), running: None, position, failing: None }
+        Self {
+            on_disk,
+            rows_due,
+            snapshot_bytes: 0,
+            ended: Arc::default(),
+            running: None,
+            position,
+            failing: None,
+            requested: Vec::new(),
+        }
     }
 
     /// Notified when a checkpoint has ended and can be collected.
@@ -109,12 +120,41 @@ impl CheckpointScheduler {
         self.running.is_some()
     }
 
+    /// Has one written that covers everything applied so far. `reply` receives the outcome when it is on disk; at once where
+    /// there is nothing to write, or while checkpoints fail.
+    pub(in crate::ledger) fn request(&mut self, state: &mut LedgerState, now: i64, reply: oneshot::Sender<Result<()>>) {
+        let is_covered = self.running.is_none() && self.failing.is_none() && self.position >= state.position;
+        let outcome = match &self.failing {
+            _ if !self.on_disk || is_covered => Ok(()),
+            Some(failing) if failing.is_waiting(now) => Err(not_written(&failing.cause)),
+            _ => {
+                self.requested.push((state.position, reply));
+                return self.start_if_due(state, now);
+            }
+        };
+        // The caller may have left.
+        let _ = reply.send(outcome);
+    }
+
+    /// Answers the callers whose checkpoint is written, or all of them if it failed.
+    fn answer_requests(&mut self, outcome: Result<(), &str>) {
+        let covered = self.position;
+        for (wanted, reply) in std::mem::take(&mut self.requested) {
+            match outcome {
+                Ok(()) if wanted > covered => self.requested.push((wanted, reply)),
+                // The caller may have left.
+                Ok(()) => _ = reply.send(Ok(())),
+                Err(cause) => _ = reply.send(Err(not_written(cause))),
+            }
+        }
+    }
+
     /// Begins a checkpoint if one is due and none is under way.
     pub(in crate::ledger) fn start_if_due(&mut self, state: &mut LedgerState, now: i64) {
         let rows = state.dirty_rows();
         let records = state.position.0.saturating_sub(self.position.0);
         let is_waiting = self.failing.as_ref().is_some_and(|failing| failing.is_waiting(now));
-        if self.running.is_some() || is_waiting || !self.is_due(rows, records) {
+        if self.running.is_some() || is_waiting || !(self.is_due(rows, records) || !self.requested.is_empty()) {
             return;
         }
         if !self.on_disk {
@@ -162,6 +202,7 @@ impl CheckpointScheduler {
 
     /// Notes how a checkpoint ended. The first failure is logged, and the end of them; the next try is later each time.
     fn note(&mut self, outcome: Result<(), &str>, now: i64) {
+        self.answer_requests(outcome);
         let failed = self.failing.take();
         let Err(cause) = outcome else {
             if let Some(CheckpointFailures { count, .. }) = failed {
@@ -209,6 +250,11 @@ impl CheckpointScheduler {
     }
 }
 
+fn not_written(cause: &str) -> Error {
+    let detail = format!("A checkpoint of the broker's tables could not be written ({cause}).");
+    Error::new(Kind::Unavailable, detail).with_retry_after(5)
+}
+
 /// Writes a checkpoint here and now; `false` where there is no folder for it.
 pub(in crate::ledger) fn write_now(state: &mut LedgerState) -> io::Result<bool> {
     let Some(job) = freeze(state) else { return Ok(false) };
@@ -222,9 +268,10 @@ pub(in crate::ledger) async fn load(
     log: &dyn Log,
     folder: Option<&Path>,
     answers_millis: i64,
+    missing: MissingSnapshot,
 ) -> Result<LedgerState, LogError> {
     let state = load_checkpoint(log, folder, answers_millis).await?;
-    log_snapshot::skip_reclaimed(log, state, folder).await
+    log_snapshot::skip_reclaimed(log, state, folder, missing).await
 }
 
 async fn load_checkpoint(log: &dyn Log, folder: Option<&Path>, answers_millis: i64) -> Result<LedgerState, LogError> {
@@ -241,7 +288,7 @@ async fn load_checkpoint(log: &dyn Log, folder: Option<&Path>, answers_millis: i
                 return Ok(LedgerState { answers_millis, ..snapshot.restore(tables) });
             }
             true => "was written while kept answers lived shorter than they do now",
-            false => "is not of this log",
+            false => "is not of this log, or nothing shows that it is (the record it was taken at is gone)",
         },
     };
     tracing::warn!(folder = %folder.display(), "the last checkpoint {reason}; folding the log anew");
@@ -254,15 +301,19 @@ pub(in crate::ledger) async fn load_without_checkpoint(
     log: &dyn Log,
     folder: &Path,
     answers_millis: i64,
+    missing: MissingSnapshot,
 ) -> Result<LedgerState, LogError> {
-    log_snapshot::skip_reclaimed(log, start_empty(folder, answers_millis)?, Some(folder)).await
+    log_snapshot::skip_reclaimed(log, start_empty(folder, answers_millis)?, Some(folder), missing).await
 }
 
 fn start_empty(folder: &Path, answers_millis: i64) -> io::Result<LedgerState> {
     Ok(LedgerState { answers_millis, ..LedgerState::new(DiskTables::fresh(folder, stamp)?) })
 }
 
-/// Whether this is a checkpoint of this log. A record that retention has removed since cannot tell; it is believed.
+/// Whether this is a checkpoint of this log: whether the log still holds the record that it was taken at.
+///
+/// Retention may have removed that record since. A log of our own is believed then. A shared one may have been restored from an
+/// older copy, written on by others past this position and trimmed: nothing shows that the checkpoint is of its history.
 async fn belongs_to(log: &dyn Log, snapshot: &StateSnapshot, folder: &Path) -> Result<bool, LogError> {
     let tail = *log.tail().borrow();
     if snapshot.position > tail && log.is_shared() {
@@ -295,8 +346,10 @@ async fn belongs_to(log: &dyn Log, snapshot: &StateSnapshot, folder: &Path) -> R
         }
         read => read?,
     };
-    let record = page.first().filter(|record| record.header.position == snapshot.position);
-    Ok(record.is_none_or(|record| crc32c::crc32c(&record.body) == snapshot.record_crc))
+    match page.first().filter(|record| record.header.position == snapshot.position) {
+        Some(record) => Ok(crc32c::crc32c(&record.body) == snapshot.record_crc),
+        None => Ok(!log.is_shared()),
+    }
 }
 
 fn freeze(state: &mut LedgerState) -> Option<super::table::CheckpointJob> {
@@ -313,7 +366,8 @@ fn freeze(state: &mut LedgerState) -> Option<super::table::CheckpointJob> {
 /// later decision has a later time, and a window that is raised later revives no key ([`crate::ledger::TopicEntry::remembers`]), so
 /// dropping them changes no answer.
 fn expire_before(state: &LedgerState) -> i64 {
-    state.time.saturating_sub(state.registry.longest_window_millis().max(state.answers_millis))
+    let time = state.clock_hold.time_for(i64::MIN, state.time);
+    time.saturating_sub(state.registry.longest_window_millis().max(state.answers_millis))
 }
 
 /// When a key's life began.

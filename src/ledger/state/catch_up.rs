@@ -1,14 +1,19 @@
 //! Reading the log into the state: at start, and whenever another process wrote.
 //!
 //! A log that others share may go back: its server is replaced by a copy that had not received everything, or restored.
-//! Others may have written past the old end by the time it is read again. So reading begins with the last record that was
-//! applied: it must be there, and be the same.
+//! Others may have written past the old end by the time it is read again. So reading begins with the last record that
+//! was applied: it must be there, and be the same.
+//!
+//! Retention may have removed that record. Then the log is taken for the same only while the engine's connection is the
+//! one over which the last comparison succeeded: a log cannot be replaced under a connection. Over a new connection
+//! nothing proves it, and the state is dropped ([`LogError::Diverged`]) and folded again from what the log holds.
 
 use crate::ledger::disk::checkpoint;
+use crate::ledger::reclaim::log_snapshot::MissingSnapshot;
 use crate::ledger::state::LedgerState;
 use bytes::Bytes;
 use contract::{Position, Sequence};
-use log::{FileDamage, Log, LogError, ReadLimit, ReadRange, Record};
+use log::{FileDamage, FollowedPage, Log, LogError, ReadLimit, ReadRange, Record};
 use std::path::Path;
 
 /// One record.
@@ -26,10 +31,11 @@ pub(in crate::ledger) async fn fold_log(
     folder: Option<&Path>,
     checkpoint_rows: usize,
     answers_millis: i64,
+    missing: MissingSnapshot,
 ) -> Result<(LedgerState, Position), LogError> {
     let mut tries = 1;
     loop {
-        match fold_once(log, folder, checkpoint_rows, answers_millis).await {
+        match fold_once(log, folder, checkpoint_rows, answers_millis, missing).await {
             Err(LogError::Reclaimed(_)) if tries < OPEN_TRIES_MAX => tries += 1,
             outcome => return outcome,
         }
@@ -41,13 +47,14 @@ async fn fold_once(
     folder: Option<&Path>,
     checkpoint_rows: usize,
     answers_millis: i64,
+    missing: MissingSnapshot,
 ) -> Result<(LedgerState, Position), LogError> {
-    let mut state = checkpoint::load(log, folder, answers_millis).await?;
+    let mut state = checkpoint::load(log, folder, answers_millis, missing).await?;
     let mut checkpointed = fold_all(log, &mut state, checkpoint_rows).await?;
     if let (Some(_), Some(folder)) = (state.table_failure.get(), folder) {
         tracing::warn!(folder = %folder.display(), "the broker's tables cannot be read; rebuilding them from the log");
         drop(state);
-        state = checkpoint::load_without_checkpoint(log, folder, answers_millis).await?;
+        state = checkpoint::load_without_checkpoint(log, folder, answers_millis, missing).await?;
         checkpointed = fold_all(log, &mut state, checkpoint_rows).await?;
     }
     Ok((state, checkpointed))
@@ -78,33 +85,43 @@ async fn fold_all(log: &dyn Log, state: &mut LedgerState, checkpoint_rows: usize
     Ok(on_disk)
 }
 
-/// Applies every record behind the state's position; `folded` is told of each page, with the state as it is then.
+/// Applies every record behind the state's position; `folded` is called after each page, with the state as it is then.
 ///
-/// [`LogError::Diverged`] where the log does not hold the last record that was applied; [`LogError::Reclaimed`] where
-/// entries behind it are gone that were not read.
+/// [`LogError::Diverged`] where the log does not hold the last record that was applied, or where nothing shows that it
+/// did; [`LogError::Reclaimed`] where entries behind it are gone that were not read.
 pub(in crate::ledger) async fn catch_up(
     log: &dyn Log,
     state: &mut LedgerState,
     mut folded: impl FnMut(&mut LedgerState, &[Record]),
 ) -> Result<(), LogError> {
-    let mut is_compared = !log.is_shared() || state.position() == Position::ZERO;
+    let is_shared = log.is_shared();
+    let mut is_compared = !is_shared || state.position() == Position::ZERO;
     loop {
         let from = state.position().0 - u64::from(!is_compared);
         let page = match log.follow(Position(from), PAGE).await {
-            Err(LogError::Damaged(damage)) if is_compared => vec![without_body(log, state, damage).await?],
+            Err(LogError::Damaged(damage)) if is_compared => {
+                let records = vec![without_body(log, state, damage).await?];
+                FollowedPage { records, connection: state.compared_over }
+            }
             read => read?,
         };
+        if is_compared && page.connection.is_some() && !is_same_connection(state, &page) {
+            // It was made again between two pages.
+            is_compared = false;
+            continue;
+        }
         let new = match is_compared {
-            true => page.as_slice(),
+            true => page.records.as_slice(),
             false => behind_last(log, state, &page).await?,
         };
         if new.is_empty() && is_compared {
             return Ok(());
         }
         is_compared = true;
+        state.compared_over = page.connection.or(state.compared_over);
         let applied = new.iter().try_for_each(|record| {
             // Alone with its log nobody else reclaims, and a gap there is what a repair has cut out.
-            if log.is_shared() {
+            if is_shared {
                 state.check_gap(&record.header)?;
             }
             state.apply(record)
@@ -116,10 +133,16 @@ pub(in crate::ledger) async fn catch_up(
     }
 }
 
-/// What of a page that begins with the last applied record comes behind it.
-async fn behind_last<'a>(log: &dyn Log, state: &LedgerState, page: &'a [Record]) -> Result<&'a [Record], LogError> {
+/// Whether a page came over the connection of the last comparison. Before the first one the state was just loaded, and
+/// compared by whoever loaded it.
+fn is_same_connection(state: &LedgerState, page: &FollowedPage) -> bool {
+    state.compared_over.is_none_or(|compared_over| page.connection == Some(compared_over))
+}
+
+/// The records behind the last applied one, of a page that begins with it.
+async fn behind_last<'a>(log: &dyn Log, state: &LedgerState, page: &'a FollowedPage) -> Result<&'a [Record], LogError> {
     let diverged = LogError::Diverged(state.position());
-    if let Some((first, rest)) = page.split_first()
+    if let Some((first, rest)) = page.records.split_first()
         && first.header.position == state.position()
     {
         return if state.ends_with(first) { Ok(rest) } else { Err(diverged) };
@@ -127,7 +150,16 @@ async fn behind_last<'a>(log: &dyn Log, state: &LedgerState, page: &'a [Record])
     // It is not there. Retention may have removed it; then its topic says so.
     let behind = ReadRange::Topic(state.last.topic, Sequence(state.last.sequence.0.saturating_sub(1)));
     match log.read(behind, ONE).await {
-        Err(LogError::Trimmed(_)) => Ok(page),
+        // It may also have been removed from another history, which never had our record.
+        Err(LogError::Trimmed(_)) if !is_same_connection(state, page) => {
+            tracing::warn!(
+                position = state.position().get(),
+                "the last record that was read has been removed, and the connection to the log is a new one: nothing shows \
+                 that the log is the same. Its state is built again from what it holds"
+            );
+            Err(diverged)
+        }
+        Err(LogError::Trimmed(_)) => Ok(&page.records),
         Ok(_) => Err(diverged),
         Err(error) => Err(error),
     }

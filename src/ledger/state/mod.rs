@@ -1,7 +1,8 @@
 //! The fold: what the log amounts to, record by record.
 //!
 //! - `apply` takes whatever was once decided, for ever. What only a newer version understands it refuses, unchanged.
-//! - State only ever holds what is durable; what is still being written is [`crate::ledger::decide::decision`]'s overlay.
+//! - State only ever holds what is durable; what is still being written is [`crate::ledger::decide::decision`]'s
+//!   overlay.
 //! - State is a cache with a position. It can be stored, dropped and rebuilt.
 
 pub(super) mod bitmap;
@@ -17,6 +18,7 @@ pub(super) mod table;
 pub(super) mod tables;
 pub(super) mod type_tag;
 
+use crate::clock::ClockHold;
 use crate::ledger::decide::idempotency;
 use crate::ledger::disk::row_codec::{AggregateHead, IdempotencyRow};
 use crate::ledger::disk::table::DiskTables;
@@ -61,6 +63,10 @@ pub struct LedgerState {
     /// Entries up to here are in everything but the tables already, from a snapshot in the log, though `position` is
     /// still before it. Zero otherwise.
     pub(super) facts_through: Position,
+    /// Entries up to here were reclaimed, and the snapshot of what they said is lost. Zero but during a repair.
+    pub(super) lost_facts_through: Sequence,
+    /// What is held because the clock is in doubt since the start. Not part of what is stored.
+    pub(super) clock_hold: ClockHold,
     /// Set once a table turned out to be unreadable; nothing can be decided on half a memory.
     pub(super) table_failure: OnceLock<Error>,
 }
@@ -116,6 +122,8 @@ impl LedgerState {
             carrying: CarriedPieces::default(),
             usage: EntryUsage::default(),
             facts_through: Position::ZERO,
+            lost_facts_through: Sequence::ZERO,
+            clock_hold: ClockHold::default(),
             table_failure: OnceLock::new(),
         }
     }
@@ -142,6 +150,26 @@ impl LedgerState {
     #[must_use]
     pub fn trimmed(&self, topic: TopicNumber) -> Sequence {
         self.trimmed.get(topic.0 as usize).copied().unwrap_or_default()
+    }
+
+    /// The clock is in doubt at the start: leases and sessions go on where they were, and the rest is held.
+    pub(super) fn start_held(&mut self, hold: ClockHold) {
+        self.clock_hold = hold;
+        if !hold.is_empty() {
+            self.tables.extend_leases(hold.jump);
+        }
+    }
+
+    /// The last entry that was reclaimed where the snapshot of what they said is lost; zero but during a repair.
+    #[must_use]
+    pub const fn lost_facts_through(&self) -> Sequence {
+        self.lost_facts_through
+    }
+
+    /// The last sequence of each topic, by number.
+    #[must_use]
+    pub fn tails(&self) -> &[Sequence] {
+        &self.tails
     }
 
     /// Rows of the tables that are in RAM alone.
@@ -260,8 +288,9 @@ impl LedgerState {
 
     /// A topic is gone. Its last sequence stays known until its events are removed ([`Self::unremoved`]).
     ///
-    /// An earlier `topicTrimmed` was written before the engine removed anything, so it does not show that the events are gone.
-    /// It is forgotten: only one that follows the deletion, written after the engine has removed everything, counts.
+    /// An earlier `topicTrimmed` was written before the engine removed anything, so it does not show that the events
+    /// are gone. It is forgotten: only one that follows the deletion, written after the engine has removed everything,
+    /// counts.
     fn apply_deletion(&mut self, entry: Entry, header: &RecordHeader) {
         self.tables.apply(&entry, header);
         if let Entry::TopicDeleted { number, through, .. } = &entry
