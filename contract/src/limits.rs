@@ -23,6 +23,8 @@ pub const BATCH_EVENTS_MAX: usize = 100;
 pub const BATCH_BYTES_MAX: usize = 1024 * 1024;
 /// Default and largest number of events in one answer.
 pub const READ_EVENTS_MAX: usize = 100;
+/// Most bytes of rows in one page of event types or consumers; a page always has one row.
+pub const LIST_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Most records a filtered read looks at before it answers with how far it came.
 pub const SCAN_EVENTS_MAX: usize = 100_000;
 /// Longest wait of a long poll, in seconds.
@@ -101,6 +103,8 @@ pub const SESSION_SECONDS_MIN: i64 = 1;
 pub const SESSION_SECONDS_MAX: i64 = 86_400;
 /// Most consumers in one log.
 pub const CONSUMERS_MAX: usize = 100_000;
+/// Most bytes of the definitions of all consumers in one log; the broker needs up to four times as much memory for them.
+pub const CONSUMERS_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Most type patterns, and most subject type patterns, of one consumer.
 pub const CONSUMER_TYPES_MAX: usize = 256;
 /// Most projections in one log.
@@ -148,6 +152,9 @@ pub const GROUP_BACKLOG_MAX: usize = 1_000_000;
 pub const REPUBLISH_EVENTS_MAX: u64 = 100_000;
 /// Finishing tokens remembered per handler and topic, of events that were claimed more than once.
 pub const FINISHING_TOKENS_KEPT: usize = 10_000;
+/// Sequences below a topic's trim for which a handler's finished events are remembered, for republished copies of them: at most
+/// 8 MiB per handler and topic, and a few bytes if the handler has done all of them.
+pub const FINISHED_BELOW_TRIM_KEPT: u64 = 1 << 26;
 /// Dead letters remembered per log after somebody dealt with them, the last ones.
 pub const RESOLVED_LETTERS_KEPT: usize = 10_000;
 /// Longest reason for redriving or discarding, in bytes.
@@ -199,13 +206,16 @@ pub const OPEN_JOBS_MAX: u32 = 1_000_000;
 pub const RESPONSE_BYTES_KEPT: usize = 1024;
 /// And of the answers before it.
 pub const EARLIER_RESPONSE_BYTES_KEPT: usize = 64;
-/// Jobs of one subscription that may wait in memory for their turn; what is behind them is read later.
+/// Jobs of one log that may wait in memory for their turn; what is behind them is read later.
 pub const JOBS_AHEAD_MAX: usize = 1_000_000;
 /// Completed jobs of one subscription whose attempts are remembered, the last ones.
 pub const COMPLETED_JOBS_KEPT: usize = 100;
 /// Most tasks in one log that are not over.
 pub const TASKS_MAX: usize = 100_000;
-/// Tasks remembered after they are over, the last ones.
+/// Most bytes of the payloads of all tasks in one log.
+pub const TASKS_BYTES_MAX: usize = 128 * 1024 * 1024;
+/// Tasks remembered after they are over, the last ones, while the payloads of all tasks fit into half of
+/// [`TASKS_BYTES_MAX`].
 pub const TASKS_KEPT: usize = 10_000;
 /// Replays of one subscription that may run at a time.
 pub const REPLAYS_MAX: usize = 8;

@@ -2,7 +2,7 @@
 
 use super::client::{self, BrokerClient, ClientArgs, RequestRetry};
 use super::error::{CliError, CliResult};
-use super::output::{CliOutput, cell_text, escape_controls, member, progress_bar};
+use super::output::{CliOutput, cell_text, escape_controls, member, print_note, progress_bar};
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 use std::process::ExitCode;
@@ -187,7 +187,7 @@ async fn post(
     client.send_json(Method::POST, &["subscriptions", &format!("{id}:{command}")], body, repeat).await
 }
 
-/// Shows how far a replay has come, until it is over.
+/// Shows the progress of a replay until every job of it was delivered or given up.
 async fn follow(client: &BrokerClient, id: &str, replay: &str) -> CliResult<()> {
     let bar = progress_bar(Some(0), "{bar:40} {pos}/{len} events, {eta} left");
     loop {
@@ -195,6 +195,12 @@ async fn follow(client: &BrokerClient, id: &str, replay: &str) -> CliResult<()> 
         let items = running.get("items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let number = |item: &Value, name: &str| item.get(name).and_then(Value::as_u64).unwrap_or_default();
         let Some(here) = items.iter().find(|item| member(item, "id") == replay) else { break };
+        let (open, dead) = (number(here, "openJobs"), number(here, "deadJobs"));
+        if number(here, "settledThrough") >= number(here, "to") && open == dead {
+            bar.finish_and_clear();
+            print_note(&format!("{dead} jobs of the replay were given up; resolve their dead letters"));
+            return Ok(());
+        }
         let before = number(here, "from").saturating_sub(1);
         bar.set_length(number(here, "to").saturating_sub(before));
         bar.set_position(number(here, "settledThrough").saturating_sub(before));

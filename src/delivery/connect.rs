@@ -12,7 +12,8 @@ use super::resolve::Resolve;
 use super::target::{TargetHost, TargetOrigin};
 use contract::BoxFuture;
 use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_util::client::legacy::connect::{Connected, Connection as Told};
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -20,7 +21,7 @@ use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -55,6 +56,28 @@ pub(super) struct OriginConnection {
     stream: TokioIo<Box<dyn ByteStream>>,
     is_http2: bool,
     _open: OpenConnection,
+}
+
+/// Whether a connection has carried a response: kept along, so that a request that fails on it is known to have met a
+/// connection that the receiver was closing.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ConnectionUse(Arc<AtomicBool>);
+
+impl ConnectionUse {
+    /// Notes that a response came on the connection.
+    pub(super) fn responded(extensions: &http::Extensions) {
+        if let Some(Self(is_used)) = extensions.get() {
+            is_used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a failed request was sent on a connection that had carried a response before.
+    pub(super) fn was_used(error: &legacy::Error) -> bool {
+        let mut extensions = http::Extensions::new();
+        let Some(connection) = error.connect_info() else { return false };
+        connection.get_extras(&mut extensions);
+        extensions.get::<Self>().is_some_and(|it| it.0.load(Ordering::Relaxed))
+    }
 }
 
 /// Bytes both ways, in the clear or not.
@@ -192,12 +215,10 @@ impl tower::Service<http::Uri> for OriginConnector {
     }
 }
 
-impl Told for OriginConnection {
+impl Connection for OriginConnection {
     fn connected(&self) -> Connected {
-        match self.is_http2 {
-            true => Connected::new().negotiated_h2(),
-            false => Connected::new(),
-        }
+        let connected = Connected::new().extra(ConnectionUse::default());
+        if self.is_http2 { connected.negotiated_h2() } else { connected }
     }
 }
 

@@ -5,6 +5,7 @@
 //! - Of a body only so much is read; then the connection is closed (HTTP/1.1) or the stream reset (HTTP/2), and what the
 //!   receiver still sends goes nowhere.
 
+use super::connect::ConnectionUse;
 use super::failure::{DeliveryFailure, ErrorClass};
 use super::pool::PooledClient;
 use super::response::ReceiverResponse;
@@ -22,11 +23,14 @@ pub(super) struct ExchangeError {
     pub(super) status: Option<StatusCode>,
     /// As much of the body as had come.
     pub(super) body: Bytes,
+    /// Whether a kept connection ended before the first byte of a response: the receiver was closing it, so the request can be
+    /// sent once more on a new one.
+    pub(super) is_stale: bool,
 }
 
 impl From<DeliveryFailure> for ExchangeError {
     fn from(failure: DeliveryFailure) -> Self {
-        Self { failure, status: None, body: Bytes::new() }
+        Self { failure, status: None, body: Bytes::new(), is_stale: false }
     }
 }
 
@@ -38,20 +42,29 @@ pub(super) async fn exchange(
     bytes_max: usize,
 ) -> Result<ReceiverResponse, ExchangeError> {
     let response = timeout_at(deadline, client.request(request)).await;
-    let response =
-        response.map_err(|_| timed_out("No answer in time."))?.map_err(|error| DeliveryFailure::of(&error))?;
+    let response = response.map_err(|_| timed_out("No answer in time."))?.map_err(|error| {
+        let failure = DeliveryFailure::of(&error);
+        let is_stale = failure.class == ErrorClass::Reset && ConnectionUse::was_used(&error);
+        ExchangeError { is_stale, ..failure.into() }
+    })?;
+    ConnectionUse::responded(response.extensions());
     let (parts, mut incoming) = response.into_parts();
     let mut body = BytesMut::new();
     match timeout_at(deadline, read(&mut incoming, &mut body, bytes_max)).await {
         Ok(Ok(is_cut)) => {
             Ok(ReceiverResponse { status: parts.status, headers: parts.headers, body: body.freeze(), is_cut })
         }
-        Ok(Err(failure)) => Err(ExchangeError { failure, status: Some(parts.status), body: body.freeze() }),
+        Ok(Err(failure)) => Err(cut_off(failure, parts.status, body.freeze())),
         Err(_) => {
             let failure = timed_out("The answer did not end in time.");
-            Err(ExchangeError { failure, status: Some(parts.status), body: body.freeze() })
+            Err(cut_off(failure, parts.status, body.freeze()))
         }
     }
+}
+
+/// A response whose body did not come to its end.
+const fn cut_off(failure: DeliveryFailure, status: StatusCode, body: Bytes) -> ExchangeError {
+    ExchangeError { failure, status: Some(status), body, is_stale: false }
 }
 
 /// Time ran out.

@@ -184,7 +184,7 @@ impl WebhookDeliverer {
         }
     }
 
-    /// Sends it, and once more if a kept token turns out to be worth nothing.
+    /// Sends it, and once more if a cached token is refused.
     async fn attempt(
         &self,
         delivery: &DeliveryRequest<'_>,
@@ -206,8 +206,16 @@ impl WebhookDeliverer {
         token: Option<&GrantedToken>,
         deadline: Instant,
     ) -> Result<ReceiverResponse, ExchangeError> {
-        let request = request::request(delivery, token.map(|token| &token.header), self.user_agent())?;
-        self.exchange(delivery.target, delivery.identity, request, deadline).await
+        let request = || request::request(delivery, token.map(|token| &token.header), self.user_agent());
+        match self.exchange(delivery.target, delivery.identity, request()?, deadline).await {
+            // It was not answered because its connection was just being closed: that is no failure of the receiver.
+            Err(broken) if broken.is_stale => {
+                tracing::debug!(failure = %broken.failure, "a kept connection was closed; sent once more on a new one");
+                self.0.pool.renew(delivery.target, delivery.identity)?;
+                self.exchange(delivery.target, delivery.identity, request()?, deadline).await
+            }
+            ended => ended,
+        }
     }
 
     async fn exchange(
@@ -252,7 +260,7 @@ impl WebhookDeliverer {
     }
 
     fn report_failure(&self, broken: ExchangeError, duration: Duration) -> AttemptReport {
-        let ExchangeError { failure, status, body } = broken;
+        let ExchangeError { failure, status, body, .. } = broken;
         AttemptReport {
             outcome: AttemptOutcome::Failed { retryable: failure.retryable },
             status: status.map(|status| status.as_u16()),

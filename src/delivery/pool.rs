@@ -95,6 +95,19 @@ impl ClientPool {
         Ok(made)
     }
 
+    /// Another client for a target, instead of one whose kept connections are being closed by the receiver.
+    pub(super) fn renew(
+        &self,
+        target: &DeliveryTarget,
+        identity: Option<&ClientIdentity>,
+    ) -> Result<(), DeliveryFailure> {
+        let identity = identity.filter(|_| target.origin().encrypted);
+        let key = (target.origin().clone(), identity.map(|identity| identity.fingerprint));
+        let made = self.make(target.origin(), identity)?;
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner).put(key, made);
+        Ok(())
+    }
+
     fn cached(&self, key: &PoolKey) -> Option<PooledClient> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = clients.get(key);

@@ -226,8 +226,8 @@ impl Command for CreateTask {
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<TaskRow> {
         check_pool(decision, self.task.pool.as_deref())?;
-        if !decision.dispatch().has_room_for_tasks() {
-            let detail = "As many tasks wait as may; come back when some are over.";
+        if !decision.dispatch().has_room_for_task(self.task.bytes()) {
+            let detail = "The log holds its maximum of tasks, in number or in bytes; retry when some are over.";
             return Err(Error::new(Kind::Overloaded, detail).with_retry_after(60));
         }
         let what = DispatchFact::TaskCreated { id: self.id, task: Box::new(self.task.clone()) };
@@ -236,7 +236,7 @@ impl Command for CreateTask {
     }
 
     fn bytes(&self) -> usize {
-        self.task.payload.len() + self.task.target.len()
+        self.task.bytes()
     }
 }
 

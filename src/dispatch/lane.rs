@@ -221,15 +221,15 @@ impl LanePlan {
     }
 
     /// Whether more may be offered, where so many wait at most. Jobs of ordered lanes that cannot go now do not count, but
-    /// to their own limit: what goes next may lie behind them.
-    pub(super) fn has_room(&self, ahead: usize, now: i64) -> bool {
+    /// to a limit of `waiting` jobs: what goes next may lie behind them.
+    pub(super) fn has_room(&self, ahead: usize, waiting: u64, now: i64) -> bool {
         if !self.rules.is_ordered() || self.rules.paused {
             return self.fresh.len() < ahead as u64;
         }
         // One of a group is ready at a time, so half as many are enough to choose from.
         let ready = ahead / 2;
         let is_full = self.due.len() >= ready && self.due.keys().nth(ready - 1).is_some_and(|(due, _)| *due <= now);
-        !is_full && self.fresh.len() < contract::limits::JOBS_AHEAD_MAX as u64
+        !is_full && self.fresh.len() < waiting.max(ahead as u64)
     }
 
     /// A lane that was looked through so far.
@@ -282,14 +282,16 @@ mod tests {
         let ready =
             |number: u64, due: i64| PlannedJob { due, ..rules(true).fresh(Sequence(number), Some(number), event) };
         (1..=3).for_each(|number| lane.put_due(ready(number, 10)));
-        assert!(lane.has_room(8, 10), "three of four");
+        assert!(lane.has_room(8, 1000, 10), "three of four");
         lane.put_due(ready(4, 11));
-        assert!(lane.has_room(8, 10), "the fourth goes later");
-        assert!(!lane.has_room(8, 11));
+        assert!(lane.has_room(8, 1000, 10), "the fourth goes later");
+        assert!(!lane.has_room(8, 1000, 11));
         lane.fresh.insert_range(1..=100);
-        assert!(lane.has_room(8, 10), "those behind others do not count");
+        assert!(lane.has_room(8, 1000, 10), "those behind others do not count");
+        assert!(lane.has_room(8, 101, 10) && !lane.has_room(8, 100, 10), "but to the share of the lane");
+        assert!(lane.has_room(101, 0, 10), "some may always wait");
         lane.rules.mode = DispatchMode::Immediate;
-        assert!(!lane.has_room(100, 10) && lane.has_room(101, 10), "in no order all of them count");
+        assert!(!lane.has_room(100, 1000, 10) && lane.has_room(101, 1000, 10), "in no order all of them count");
     }
 
     fn offer(planner: &mut Planner, number: u64) {

@@ -31,6 +31,15 @@ pub(super) fn log_failure(source: &LaneSource, event: Uuid, attempt: &JobAttempt
     }
 }
 
+/// Jobs that waited for another attempt went with their events.
+pub(super) fn log_removed_jobs(subscription: &str, jobs: u64) {
+    tracing::warn!(
+        subscription,
+        jobs,
+        "retention removed the events of jobs that waited for another attempt; they are never delivered"
+    );
+}
+
 /// A job reached its maximum age.
 pub(super) fn log_expiry(source: &LaneSource, event: Uuid) {
     tracing::info!(subscription = source.code(), %event, "a job reached its maximum age and is given up");

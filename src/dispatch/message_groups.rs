@@ -196,6 +196,19 @@ impl MessageGroup {
         Some(known)
     }
 
+    /// Whether a job waits here, holds the group, or is about to begin.
+    pub(super) fn contains(&self, (lane, sequence): GroupPlace) -> bool {
+        let queue = self.queues.iter().find(|queue| queue.lane == lane);
+        queue.is_some_and(|queue| queue.fresh.contains_key(&sequence) || queue.rows.contains_key(&sequence))
+            || self.held.iter().any(|(of, job)| *of == lane && job.sequence == sequence)
+    }
+
+    /// Takes out a job that is not in flight. Answers those that were held.
+    pub(super) fn remove(&mut self, place: GroupPlace) -> Vec<(LaneKey, PlannedJob)> {
+        self.held.retain(|(lane, job)| (*lane, job.sequence) != place);
+        self.end(place)
+    }
+
     /// The one under way, or out, is not any more. Answers those that were held.
     pub(super) fn end(&mut self, place: GroupPlace) -> Vec<(LaneKey, PlannedJob)> {
         self.busy = self.busy.filter(|busy| *busy != place);

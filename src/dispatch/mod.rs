@@ -16,6 +16,7 @@ mod actions;
 mod blocked_groups;
 mod feeder;
 mod in_flight_bytes;
+mod job_changes;
 mod job_list;
 mod job_list_builder;
 mod job_view;

@@ -42,6 +42,8 @@ pub(crate) struct Planner {
     pub(super) quick_flights: BTreeSet<(i64, LaneKey, Sequence)>,
     pub(super) cached: usize,
     pub(super) in_flight_bytes: InFlightBytes,
+    /// Jobs of all lanes that were offered, have no row and are not over.
+    pub(super) fresh_jobs: u64,
     /// How many more jobs may become rows.
     pub(super) rows_left: usize,
     /// Lanes that have as many rows as they may.
@@ -65,6 +67,7 @@ impl Default for Planner {
             quick_flights: BTreeSet::new(),
             cached: 0,
             in_flight_bytes: InFlightBytes::default(),
+            fresh_jobs: 0,
             rows_left: usize::MAX,
             full: HashSet::new(),
             rowless_in_flight: 0,
@@ -120,7 +123,7 @@ impl Planner {
         let mut expiring = Vec::new();
         for ((_, sequence), flight) in self.in_flight.iter().filter(|((of, _), _)| *of == key) {
             if !flight.job.has_row && *sequence > through {
-                lane.fresh.insert(sequence.get());
+                self.fresh_jobs += u64::from(lane.fresh.insert(sequence.get()));
             }
             match &flight.place {
                 Some(place) => {
@@ -153,6 +156,8 @@ impl Planner {
         if !lane.parked.is_empty() {
             self.parked.retain(|parked| *parked != key);
         }
+        debug_assert!(self.fresh_jobs >= lane.fresh.len(), "more jobs wait in a lane than in all");
+        self.fresh_jobs = self.fresh_jobs.saturating_sub(lane.fresh.len());
         let cached = lane.cached.values().map(|stored| stored.text.len());
         self.cached = self.cached.saturating_sub(cached.sum());
         self.leave_groups(key, scope, now);
@@ -161,6 +166,11 @@ impl Planner {
     /// The lanes there are.
     pub(crate) fn lanes(&self) -> impl Iterator<Item = LaneKey> + '_ {
         self.lanes.keys().copied()
+    }
+
+    /// What holds for a lane.
+    pub(super) fn rules(&self, key: LaneKey) -> Option<&LaneRules> {
+        self.lanes.get(&key).map(|lane| &lane.rules)
     }
 
     /// How far a lane was looked through.
@@ -194,7 +204,7 @@ impl Planner {
             return;
         }
         let Some(lane) = self.lanes.get_mut(&key) else { return };
-        lane.fresh.insert(sequence.get());
+        self.fresh_jobs += u64::from(lane.fresh.insert(sequence.get()));
         let has_room = |stored: &CachedEvent| !lane.rules.paused && self.cached + stored.text.len() <= CACHED_BYTES_MAX;
         if let Some(stored) = stored.filter(has_room) {
             self.cached += stored.text.len();
@@ -262,7 +272,7 @@ impl Planner {
             flight.job.has_row = true;
         }
         if let Some(lane) = self.lanes.get_mut(&key) {
-            lane.fresh.remove(sequence.get());
+            self.fresh_jobs -= u64::from(lane.fresh.remove(sequence.get()));
         }
         self.job_ended(key, sequence, AfterAttempt::Waits { until, tried: false, counts: false }, now);
     }

@@ -112,20 +112,37 @@ impl PlannerModel {
         let through = Sequence(self.lanes[index].read);
         self.planner.put_lane(key, rules.clone(), through, self.now);
         for (sequence, standing) in rows {
-            let (group, time) = self.events[usize::try_from(sequence).unwrap() - 1];
-            let group = (self.mode != DispatchMode::Immediate).then_some(group);
-            let (until, tried, aged_from) = match standing {
-                ModelRow::Waiting { until, tried, aged_from } => (until, tried, aged_from),
-                ModelRow::Dead { tried } => (i64::MAX, tried, None),
-            };
-            let expires = rules.expires(aged_from, time);
-            let job = PlannedJob {
-                due: until.min(expires),
-                expires,
-                has_row: true,
-                tried,
-                ..rules.fresh(Sequence(sequence), group, EventArrival { time, bytes: 1 })
-            };
+            let job = self.row_job(&rules, sequence, standing);
+            self.planner.offer_row(key, job, matches!(standing, ModelRow::Dead { .. }), self.now);
+        }
+    }
+
+    fn row_job(&self, rules: &LaneRules, sequence: u64, standing: ModelRow) -> PlannedJob {
+        let (group, time) = self.events[usize::try_from(sequence).unwrap() - 1];
+        let group = (self.mode != DispatchMode::Immediate).then_some(group);
+        let (until, tried, aged_from) = match standing {
+            ModelRow::Waiting { until, tried, aged_from } => (until, tried, aged_from),
+            ModelRow::Dead { tried } => (i64::MAX, tried, None),
+        };
+        let expires = rules.expires(aged_from, time);
+        PlannedJob {
+            due: until.min(expires),
+            expires,
+            has_row: true,
+            tried,
+            ..rules.fresh(Sequence(sequence), group, EventArrival { time, bytes: 1 })
+        }
+    }
+
+    /// Something was decided about a job: its lane is built anew, or the job alone is planned again.
+    fn apply_change(&mut self, index: usize, sequence: u64, number: usize) {
+        if number % 2 == 0 {
+            return self.rebuild(index);
+        }
+        let key = self.lanes[index].key;
+        self.planner.remove_jobs(key, &BTreeSet::from([Sequence(sequence)]), self.now);
+        if let Some(standing) = self.lanes[index].rows.get(&sequence).copied() {
+            let job = self.row_job(&self.rules(key), sequence, standing);
             self.planner.offer_row(key, job, matches!(standing, ModelRow::Dead { .. }), self.now);
         }
     }
@@ -278,14 +295,14 @@ impl PlannerModel {
                     let (ModelRow::Waiting { tried, .. } | ModelRow::Dead { tried }) = standing;
                     let again = ModelRow::Waiting { until: self.now, tried, aged_from: Some(self.now) };
                     self.lanes[index].rows.insert(sequence, again);
-                    self.rebuild(index);
+                    self.apply_change(index, sequence, number);
                 }
             }
             ModelAction::Cancel(number) => {
                 if let Some((index, sequence, _)) = self.row(number) {
                     self.lanes[index].rows.remove(&sequence);
                     self.lanes[index].over.insert(sequence);
-                    self.rebuild(index);
+                    self.apply_change(index, sequence, number);
                 }
             }
             ModelAction::Advance(millis) => self.now += millis,

@@ -1,7 +1,8 @@
 //! How far lanes are read ahead: whether more of their jobs may wait in memory.
 
-use super::lane::LaneKey;
+use super::lane::{LaneKey, LanePlan};
 use super::planner::Planner;
+use contract::limits::JOBS_AHEAD_MAX;
 
 /// Jobs of a lane that wait in memory for a place in their pool: so many, or so many times what it delivers at a time.
 const AHEAD: usize = 1024;
@@ -26,7 +27,16 @@ impl Planner {
             return false;
         }
         let concurrency = self.pools.get(&lane.rules.pool).map_or(1, |pool| pool.concurrency);
-        lane.has_room(AHEAD.max(AHEAD_OF_POOL * concurrency as usize) / part, now)
+        lane.has_room(AHEAD.max(AHEAD_OF_POOL * concurrency as usize) / part, self.waiting_share(lane), now)
+    }
+
+    /// How many jobs of an ordered lane may wait behind others of their groups: of what the other lanes leave of the budget of
+    /// the log three quarters, or all if it is the only lane. So many blocked groups do not fill the memory, and one
+    /// subscription does not take all of it.
+    fn waiting_share(&self, lane: &LanePlan) -> u64 {
+        let others = self.fresh_jobs.saturating_sub(lane.fresh.len());
+        let left = (JOBS_AHEAD_MAX as u64).saturating_sub(others);
+        if self.lanes.len() <= 1 { left } else { left - left / 4 }
     }
 
     /// Whether more of a lane may be read: where its jobs cannot go, they need not wait in memory.

@@ -49,6 +49,9 @@ impl DispatchWorker {
         let is_first = self.reconciled_at.is_none();
         self.take_pools(&default.dispatch(), now);
         self.find_pools();
+        // After a start all lanes are built.
+        let changed_jobs =
+            self.reconciled_at.map(|(version, ..)| self.changed_jobs(ledger, version)).unwrap_or_default();
         let (wanted, mut changed) = desired_lanes(&ledger.dispatch(), &self.known);
         changed.retain(|it| {
             self.unbuilt.get(&it.lane).is_none_or(|known| known.retry_at <= now || known.touched != it.touched)
@@ -60,7 +63,7 @@ impl DispatchWorker {
         for lane in gone {
             self.forget(lane, now);
         }
-        if !changed.is_empty() || self.must_build_tasks(ledger) {
+        if !changed.is_empty() || !changed_jobs.is_empty() || self.must_build_tasks(ledger) {
             // A lane is built from the log: what was delivered must be there, or it would be delivered again.
             self.flush(ledger).await?;
         }
@@ -74,8 +77,10 @@ impl DispatchWorker {
                 Err(error) => self.postpone_lane(&it, &error, now),
             }
         }
+        self.must_reconcile = false;
+        self.apply_job_changes(ledger, changed_jobs, now).await;
         self.reconcile_tasks(ledger, now);
-        (self.reconciled_at, self.must_reconcile) = (Some(seen), false);
+        self.reconciled_at = Some(seen);
         Ok(())
     }
 
@@ -184,7 +189,7 @@ impl DispatchWorker {
             }
             let Some((event, group)) = row_event(ledger, topic, sequence, &row).await? else { continue };
             let group = group.filter(|_| terms.mode != DispatchMode::Immediate);
-            let job = row_job(&rules, &row, sequence, group, terms.mode, event);
+            let job = row_job(&rules, &row, sequence, group, event);
             self.planner.offer_row(key, job, is_dead, now);
         }
         let until = wanted.replay.map(|(to, _)| to);
@@ -244,7 +249,7 @@ fn desired_lanes(rows: &DispatchRows, known: &BTreeMap<Uuid, Position>) -> (BTre
     let mut want = |lane: Uuid, touched: Position, row: &SubscriptionRow, replay: Option<(Sequence, i64)>| {
         all.insert(lane);
         // Thousands may be as they were: only the others are copied.
-        if known.get(&lane) != Some(&touched) {
+        if known.get(&lane).is_none_or(|known| *known < touched) {
             changed.push(DesiredLane { lane, touched, row: row.clone(), replay });
         }
     };
@@ -292,7 +297,7 @@ fn task_rules(pool: String) -> LaneRules {
 
 /// What is known of the event of a job with a row, and its group: what the row keeps, or else what the log says. `None`: the
 /// event was removed, and the row of an older version kept nothing.
-async fn row_event(
+pub(super) async fn row_event(
     ledger: &Ledger,
     topic: TopicNumber,
     sequence: Sequence,
@@ -308,12 +313,11 @@ async fn row_event(
     }))
 }
 
-fn row_job(
+pub(super) fn row_job(
     rules: &LaneRules,
     row: &JobRow,
     sequence: Sequence,
     group: Option<u64>,
-    mode: DispatchMode,
     event: EventArrival,
 ) -> PlannedJob {
     let expires = rules.expires(row.aged_from, event.time);
@@ -322,7 +326,7 @@ fn row_job(
         JobState::Dead { .. } => i64::MAX,
     };
     let (spent, tried) = (row.spent, row.tried);
-    let mode = if group.is_none() { DispatchMode::Immediate } else { mode };
+    let mode = if group.is_none() { DispatchMode::Immediate } else { rules.mode };
     PlannedJob { sequence, group, mode, due, expires, has_row: true, spent, tried, target: None, event, stored: None }
 }
 

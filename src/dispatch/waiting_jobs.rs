@@ -189,17 +189,12 @@ impl Planner {
         let (group_key, sequence) = (job.in_group(), job.sequence);
         let group = group_key.and_then(|group| self.group_of(scope, group));
         let held = group.map(|group| group.end((key, sequence))).unwrap_or_default();
-        for (of, job) in held {
-            if let Some(lane) = self.lanes.get_mut(&of) {
-                lane.put_due(job);
-            }
-            self.queue(of, now);
-        }
+        self.put_held(held, now);
         if let Some(lane) = self.lanes.get_mut(&key) {
             match back {
-                AfterAttempt::Over => drop(lane.fresh.remove(sequence.get())),
+                AfterAttempt::Over => self.fresh_jobs -= u64::from(lane.fresh.remove(sequence.get())),
                 AfterAttempt::Dead => {
-                    lane.fresh.remove(sequence.get());
+                    self.fresh_jobs -= u64::from(lane.fresh.remove(sequence.get()));
                     if let Some(group) = group_key.filter(|_| job.keeps_place(true)) {
                         self.wait_dead(key, group, sequence, now);
                     }
@@ -209,7 +204,7 @@ impl Planner {
                     job.due = if now < job.expires { until.min(job.expires) } else { until };
                     if tried {
                         job.has_row = true;
-                        lane.fresh.remove(sequence.get());
+                        self.fresh_jobs -= u64::from(lane.fresh.remove(sequence.get()));
                     }
                     job.tried += u32::from(tried);
                     job.spent += u32::from(counts);
@@ -226,8 +221,18 @@ impl Planner {
         self.queue(key, now);
     }
 
+    /// Jobs that were held by another of their group go back into their lanes.
+    pub(super) fn put_held(&mut self, held: Vec<(LaneKey, PlannedJob)>, now: i64) {
+        for (key, job) in held {
+            if let Some(lane) = self.lanes.get_mut(&key) {
+                lane.put_due(job);
+            }
+            self.queue(key, now);
+        }
+    }
+
     /// Lets the next one of a group out into its lane.
-    fn promote(&mut self, scope: Uuid, group_key: u64, now: i64) {
+    pub(super) fn promote(&mut self, scope: Uuid, group_key: u64, now: i64) {
         while let Some(groups) = self.groups.get_mut(&scope) {
             let Some(group) = groups.get_mut(&group_key) else { return };
             match group.promote() {

@@ -13,6 +13,7 @@ use super::DispatchContext;
 use super::feeder::{PAGE, TopicFeeder};
 use super::lane::{AfterAttempt, LaneKey, PlannedJob, PlannerPick};
 use super::lease::TakeLease;
+use super::log_lines::log_removed_jobs;
 use super::planner::Planner;
 use super::report::{LaneReport, RecordDeliveries};
 use super::send::{DeliveryResult, LaneSource, PanicFallback, expire, send_event, send_task};
@@ -73,6 +74,8 @@ pub(crate) struct DispatchWorker {
     scanned_since_check: u64,
     checked_at: Position,
     pub(crate) recorded: HashMap<Uuid, Sequence>,
+    /// Jobs whose removal with their events was logged, by lane.
+    removed_logged: BTreeMap<Uuid, u64>,
     /// Lanes that name a pool which does not exist; the default one delivers in its place.
     pub(super) without_pool: HashMap<Uuid, String>,
     /// The entry that last closed the breaker of each lane's target.
@@ -124,6 +127,8 @@ impl DispatchWorker {
             scanned_since_check: 0,
             checked_at: Position::ZERO,
             recorded: HashMap::new(),
+            // What was removed before is no news.
+            removed_logged: ledger.dispatch().removed_jobs().clone(),
             without_pool: HashMap::new(),
             breakers_closed: HashMap::new(),
         }
@@ -228,6 +233,7 @@ impl DispatchWorker {
             more |= moves;
         }
         more |= self.send(ledger, now);
+        self.log_removed(ledger);
         self.report_settled(*ledger.position().borrow());
         self.record(ledger);
         failed.filter(|_| !more).map_or(Ok(more), Err)
@@ -286,6 +292,23 @@ impl DispatchWorker {
 
     fn lane_report(&mut self, lane: Uuid) -> &mut LaneReport {
         self.report.lanes.entry(lane).or_default()
+    }
+
+    /// Says of which subscriptions retention removed events that were to be delivered once more: nobody else does, as nothing
+    /// is left of such a job.
+    fn log_removed(&mut self, ledger: &Ledger) {
+        let rows = ledger.dispatch();
+        if *rows.removed_jobs() == self.removed_logged {
+            return;
+        }
+        for (lane, count) in rows.removed_jobs() {
+            let jobs = count.saturating_sub(self.removed_logged.get(lane).copied().unwrap_or_default());
+            let id = rows.replay(*lane).map_or(*lane, |replay| replay.subscription);
+            if let Some(row) = rows.subscription(id).filter(|_| jobs > 0) {
+                log_removed_jobs(&row.definition.code, jobs);
+            }
+        }
+        self.removed_logged = rows.removed_jobs().clone();
     }
 
     /// Lanes that came far without a word are worth one.

@@ -132,11 +132,6 @@ pub(super) fn code_taken() -> Error {
     Error::new(Kind::AlreadyExists, "A subscription of this code exists; choose another code, or change that one.")
 }
 
-/// The refusal of a request whose subscription keeps changing.
-pub(super) fn changed_concurrently() -> Error {
-    Error::new(Kind::Overloaded, "The subscription keeps changing under this request; try again.").with_retry_after(1)
-}
-
 /// The refusal to make a key while other subscriptions have secrets that were sealed with the one that is missing.
 pub(super) fn key_missing() -> Error {
     let detail = "The key file `secret.key` is missing from the data folder, and other subscriptions have secrets that were \

@@ -30,15 +30,16 @@ pub(crate) use view::new_view;
 
 use crate::delivery::{CircuitBreakers, Deliver, DeliveryTarget, WebhookSecret};
 use crate::events::{EventReader, PublishRules, before_earliest};
-use crate::ledger::{LaneProgress, Ledger, ReplyRecorder, SubscriptionRow, read_failed};
+use crate::ledger::{
+    LaneProgress, Ledger, ReplyRecorder, SubscriptionRow, answer_or_repeat, decide_until_known, read_failed,
+};
 use crate::logs::{LocatedTopic, LogRef, Logs};
 use contract::{
     Cursor, Error, Kind, NewSecret, NewSubscription, Offset, Page, ProducerId, Result, SecretKind, Sequence, StartFrom,
     Subscription, SubscriptionChange, SubscriptionWithSecret, TargetBreaker, Timestamp, Violation, limits,
 };
 use decide::{
-    ChangeSubscription, CreateSubscription, SetSubscriptionState, StartPoint, SubscriptionTransition,
-    changed_concurrently, code_taken,
+    ChangeSubscription, CreateSubscription, SetSubscriptionState, StartPoint, SubscriptionTransition, code_taken,
 };
 use log::RecordQuery;
 use secrets::{ChangedSecrets, split_secrets};
@@ -49,8 +50,6 @@ use validate::SecretExposure;
 use vault::SigningSecret;
 use view::SubscriptionProgress;
 
-/// How often a request is decided anew because something changed under it, before it is told to come back.
-const TRIES_MAX: usize = 8;
 /// Who pauses where nobody says.
 const UNKNOWN_CALLER: &str = "unknown";
 
@@ -172,12 +171,13 @@ impl Subscriptions<'_> {
         change: SubscriptionChange,
         recorder: ReplyRecorder<Subscription>,
     ) -> Result<Subscription> {
-        for _ in 0..TRIES_MAX {
+        let (change, recorder) = (&change, &recorder);
+        decide_until_known((), |()| async move {
             let (ledger, row) = self.find(id)?;
             let (definition, given) = split_secrets(change.clone().applied_to(NewSubscription::clone(&row.definition)));
-            let secrets = self.changed_secrets(&row, &change, given)?;
+            let secrets = self.changed_secrets(&row, change, given)?;
             validate::subscription(&definition, self.allows_private())?;
-            self.check_exposure(&row, &definition, &change, &secrets)?;
+            self.check_exposure(&row, &definition, change, &secrets)?;
             self.check_pool(definition.pool.as_deref())?;
             let terms =
                 CompiledSubscription::compile(row.id, &definition, secrets.known_or_none(), self.allows_private())?;
@@ -192,11 +192,10 @@ impl Subscriptions<'_> {
             };
             let standing = self.progress(&ledger, &row);
             let recorder = recorder.map_answer(move |row| Some(Ok(standing.into_view(row))));
-            if let Some(row) = self.put(&ledger, &row, definition, sealed, recorder).await? {
-                return Ok(standing.into_view(&row));
-            }
-        }
-        Err(changed_concurrently())
+            let row = self.put(&ledger, &row, definition, sealed, recorder).await?;
+            Ok(answer_or_repeat(row.map(|row| standing.into_view(&row))))
+        })
+        .await
     }
 
     /// Lets a subscription's jobs wait.
@@ -312,7 +311,7 @@ impl Subscriptions<'_> {
 
     /// How far a subscription has come, and whether its target is called.
     fn progress(&self, ledger: &Ledger, row: &SubscriptionRow) -> SubscriptionProgress {
-        SubscriptionProgress { breaker: self.breaker(ledger, row), ..SubscriptionProgress::of(ledger, row.id) }
+        SubscriptionProgress::of(ledger, row.id, self.breaker(ledger, row))
     }
 
     /// The state of the circuit breaker of a subscription's target, if this process delivers the log's jobs.

@@ -4,12 +4,12 @@
 //!   sealed, and what it replaces needs no decryption.
 //! - No key file is made while the logs hold values that were sealed with another one: that one may come back.
 
-use super::decide::{changed_concurrently, key_missing};
+use super::Subscriptions;
+use super::decide::key_missing;
 use super::validate::{self, SecretExposure};
 use super::vault::{SigningSecret, SubscriptionSecrets};
-use super::{Subscriptions, TRIES_MAX};
 use crate::delivery::{DeliveryTarget, WebhookSecret};
-use crate::ledger::{ReplyRecorder, SubscriptionRow};
+use crate::ledger::{ReplyRecorder, SubscriptionRow, answer_or_repeat, decide_until_known};
 use contract::{Error, NewSecret, NewSubscription, Result, SecretRotation, SubscriptionChange, Timestamp, limits};
 use uuid::Uuid;
 
@@ -53,8 +53,9 @@ impl Subscriptions<'_> {
             let detail = format!("must be between 0 and {}", limits::GRACE_SECONDS_MAX);
             return Err(Error::invalid("/graceSeconds", detail));
         }
-        let made = WebhookSecret::generate(rotation.kind.unwrap_or_default())?;
-        for _ in 0..TRIES_MAX {
+        let made = &WebhookSecret::generate(rotation.kind.unwrap_or_default())?;
+        let recorder = &recorder;
+        decide_until_known((), |()| async move {
             let (ledger, row) = self.find(id)?;
             let now = ledger.now();
             let until = now.saturating_add(i64::from(grace) * 1000);
@@ -67,7 +68,7 @@ impl Subscriptions<'_> {
             for secret in &mut secrets.signing {
                 secret.until = Some(secret.until.map_or(until, |known| known.min(until)));
             }
-            secrets.signing.insert(0, SigningSecret::generated(&made));
+            secrets.signing.insert(0, SigningSecret::generated(made));
             secrets.signing.truncate(limits::SIGNING_SECRETS_MAX);
             let definition = NewSubscription::clone(&row.definition);
             let previous_until = (secrets.signing.len() > 1).then(|| Timestamp::from_millis(until));
@@ -75,11 +76,10 @@ impl Subscriptions<'_> {
             let recorded = shown.clone();
             let recorder = recorder.map_answer(move |_| Some(Ok(recorded.clone())));
             let sealed = self.seal(row.id, &secrets)?;
-            if self.put(&ledger, &row, definition, sealed, recorder).await?.is_some() {
-                return Ok(NewSecret { secret: made.expose().to_owned(), ..shown });
-            }
-        }
-        Err(changed_concurrently())
+            let row = self.put(&ledger, &row, definition, sealed, recorder).await?;
+            Ok(answer_or_repeat(row.map(|_| NewSecret { secret: made.expose().to_owned(), ..shown })))
+        })
+        .await
     }
 
     /// The secrets after a change that brings these.

@@ -29,18 +29,18 @@ pub(super) struct SubscriptionProgress {
     settled_through: Offset,
     open_jobs: u64,
     replays: u64,
-    pub(super) breaker: Option<TargetBreaker>,
+    breaker: Option<TargetBreaker>,
 }
 
 impl SubscriptionProgress {
-    pub(super) fn of(ledger: &Ledger, id: Uuid) -> Self {
+    pub(super) fn of(ledger: &Ledger, id: Uuid, breaker: Option<TargetBreaker>) -> Self {
         let rows = ledger.dispatch();
         let lane = rows.lane(id);
         Self {
             settled_through: lane.map_or(Offset::ZERO, |lane| lane.recorded_through().into()),
             open_jobs: lane.map_or(0, |lane| lane.open_count() as u64),
             replays: rows.replays().filter(|(_, replay)| replay.subscription == id).count() as u64,
-            breaker: None,
+            breaker,
         }
     }
 

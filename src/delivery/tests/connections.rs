@@ -1,11 +1,12 @@
 //! Connections are used again, shared over HTTP/2, and there are never too many.
 
-use super::receiver::{HttpReceiver, ResponderBody, answer};
+use super::receiver::{HttpReceiver, ResponderBody, answer, raw};
 use super::trust::CertificateAuthority;
 use super::*;
 use futures_util::future::join_all;
 use http::{Response, Version};
 use std::sync::atomic::AtomicU64;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[tokio::test]
 async fn one_connection_serves_many_attempts() {
@@ -104,6 +105,52 @@ async fn nothing_stays_open_behind_a_deliverer_that_is_gone() {
     assert_eq!(open.load(Ordering::Relaxed), 1);
     drop(deliverer);
     closed(&open, 0).await;
+}
+
+/// Answers the first `answered` requests of each connection, and closes it at the next without an answer.
+async fn closing_behind(answered: usize, connections: &Arc<AtomicUsize>) -> String {
+    let connections = Arc::clone(connections);
+    raw(move |mut socket| {
+        connections.fetch_add(1, Ordering::Relaxed);
+        async move {
+            for number in 0..=answered {
+                let mut request = Vec::new();
+                let mut piece = [0; 4096];
+                while !request.ends_with(EVENT.as_bytes()) {
+                    match socket.read(&mut piece).await {
+                        Ok(0) | Err(_) => return,
+                        Ok(count) => request.extend_from_slice(&piece[..count]),
+                    }
+                }
+                if number < answered {
+                    socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+                }
+            }
+        }
+    })
+    .await
+}
+
+/// A receiver that closes idle connections without a word cost every job that met one an attempt.
+#[tokio::test]
+async fn a_kept_connection_that_the_receiver_closes_costs_no_attempt() {
+    let connections = Arc::new(AtomicUsize::new(0));
+    let url = closing_behind(1, &connections).await;
+    let deliverer = WebhookDeliverer::new(local());
+    for number in 1..=5 {
+        let attempt = DeliveryCase::to(&url).deliver(&deliverer).await;
+        assert_eq!(attempt.outcome, AttemptOutcome::Done, "{number}: {attempt:?}");
+    }
+    assert_eq!(connections.load(Ordering::Relaxed), 5);
+}
+
+#[tokio::test]
+async fn a_new_connection_that_the_receiver_closes_is_a_failure() {
+    let connections = Arc::new(AtomicUsize::new(0));
+    let url = closing_behind(0, &connections).await;
+    let attempt = DeliveryCase::to(&url).deliver(&WebhookDeliverer::new(local())).await;
+    expect_failure(&attempt, ErrorClass::Reset, true);
+    assert_eq!(connections.load(Ordering::Relaxed), 1);
 }
 
 /// Waits until no more than so many connections are open: closing takes its turn.

@@ -2,7 +2,7 @@
 
 use super::history::has_same_filter;
 use super::lane::{JobEnd, JobRow, JobSlot, JobState, LaneProgress};
-use super::{DispatchLease, DispatchRows, JobKey, ReplayRow, SubscriptionRow, TASKS, TaskRow};
+use super::{DispatchLease, DispatchRows, JOB_CHANGES_KEPT, JobKey, ReplayRow, SubscriptionRow, TASKS, TaskRow};
 use crate::ledger::facts::dispatch::{DispatchFact, EventDigest};
 use crate::ledger::facts::entry::Entry;
 use contract::{FencingToken, JobAttempt, PauseDetails, Pool, Position, Sequence, Timestamp, limits};
@@ -27,6 +27,8 @@ pub(in crate::ledger) trait DispatchFold {
     fn settle(&mut self, _lane: Uuid, _through: Sequence) {}
     fn remember(&mut self, _key: JobKey, _attempt: JobAttempt) {}
     fn touch(&mut self, _lane: Uuid, _at: Position) {}
+    /// A person decided something about one job.
+    fn touch_job(&mut self, _job: JobKey, _at: Position) {}
     fn trim(&mut self, _topic: u32, _through: Sequence) {}
     /// A subscription's filter is another from here on; its topic ends at `tail`.
     fn change_filter(&mut self, _old: &SubscriptionRow, _tail: Sequence) {}
@@ -44,15 +46,15 @@ pub(in crate::ledger) trait DispatchFold {
                 }
             }
             Entry::Redriven { job: Some(job), new_event: None, .. } => {
-                self.touch(job.lane, header.position);
+                self.touch_job(*job, header.position);
                 self.change(*job, |row| row.restart(header.time));
             }
             Entry::Redriven { job: Some(job), .. } => {
-                self.touch(job.lane, header.position);
+                self.touch_job(*job, header.position);
                 self.end_open(*job, JobEnd::Completed);
             }
             Entry::Discarded { job: Some(job), .. } => {
-                self.touch(job.lane, header.position);
+                self.touch_job(*job, header.position);
                 self.end_open(*job, JobEnd::Cancelled);
             }
             Entry::TopicTrimmed { number, through } => self.trim(*number, *through),
@@ -163,15 +165,15 @@ pub(in crate::ledger) trait DispatchFold {
                 self.open_or_new(*job, (*event, digest), time, |row| row.standing = standing);
             }
             DispatchFact::JobCancelled { job, .. } => {
-                self.touch(job.lane, at);
+                self.touch_job(*job, at);
                 self.put_slot(*job, JobSlot::Ended(JobEnd::Cancelled));
             }
             DispatchFact::JobCompleted { job, .. } => {
-                self.touch(job.lane, at);
+                self.touch_job(*job, at);
                 self.put_slot(*job, JobSlot::Ended(JobEnd::Completed));
             }
             DispatchFact::JobRetried { job, event, digest, .. } => {
-                self.touch(job.lane, at);
+                self.touch_job(*job, at);
                 let mut row = match self.slot(*job) {
                     Some(JobSlot::Open(row)) => row,
                     _ => JobRow::new(*event, time),
@@ -287,7 +289,9 @@ impl DispatchFold for DispatchRows {
         self.lanes.entry(TASKS).or_default();
         self.last_task = self.last_task.max(row.number);
         self.numbers.insert(row.number, row.id);
-        self.tasks.insert(row.id, row);
+        self.task_bytes += row.task.bytes();
+        let before = self.tasks.insert(row.id, row);
+        debug_assert!(before.is_none(), "a task is created once");
     }
 
     fn put_replay(&mut self, id: Uuid, row: ReplayRow, from: Sequence) {
@@ -321,6 +325,22 @@ impl DispatchFold for DispatchRows {
         self.version = at;
     }
 
+    fn touch_job(&mut self, job: JobKey, at: Position) {
+        if job.lane == TASKS {
+            return self.touch(TASKS, at);
+        }
+        self.version = at;
+        self.job_changes.push_back((at, job));
+        // Whoever has not seen a change that is forgotten plans the whole lane anew.
+        if self.job_changes.len() > JOB_CHANGES_KEPT
+            && let Some((at, job)) = self.job_changes.pop_front()
+            && self.lanes.contains_key(&job.lane)
+        {
+            let touched = self.touched.entry(job.lane).or_default();
+            *touched = (*touched).max(at);
+        }
+    }
+
     fn change_filter(&mut self, old: &SubscriptionRow, tail: Sequence) {
         let replays = self.replays.iter().filter(|(_, it)| it.subscription == old.id).map(|(id, _)| *id);
         for lane in replays.chain([old.id]).collect::<Vec<_>>() {
@@ -339,7 +359,11 @@ impl DispatchFold for DispatchRows {
             if let Some(lane) = self.lanes.get_mut(&id) {
                 let before = lane.open_count();
                 lane.trim(through);
-                self.open_jobs = (self.open_jobs + lane.open_count()).saturating_sub(before);
+                let removed = before.saturating_sub(lane.open_count());
+                self.open_jobs = self.open_jobs.saturating_sub(removed);
+                if removed > 0 {
+                    *self.removed_jobs.entry(id).or_default() += removed as u64;
+                }
             }
             self.end_replay(id);
         }
@@ -356,6 +380,7 @@ impl DispatchRows {
     }
 
     fn drop_lane(&mut self, id: Uuid) {
+        self.removed_jobs.remove(&id);
         let open = self.lanes.remove(&id).map_or(0, |lane| lane.open_count());
         self.open_jobs = self.open_jobs.saturating_sub(open);
     }
@@ -373,82 +398,17 @@ impl DispatchRows {
         }
     }
 
-    /// Of tasks that are over the last are remembered.
+    /// Remembers a task that is over, and forgets the oldest ones beyond the limits.
     fn end_task(&mut self, number: Sequence) {
         let Some(id) = self.numbers.get(&number).copied() else { return };
         self.tasks_over.push_back(id);
-        if self.tasks_over.len() > limits::TASKS_KEPT
-            && let Some(oldest) = self.tasks_over.pop_front()
-            && let Some(row) = self.tasks.remove(&oldest)
-        {
-            self.numbers.remove(&row.number);
+        while self.tasks_over.len() > limits::TASKS_KEPT || self.task_bytes > limits::TASKS_BYTES_MAX / 2 {
+            let Some(oldest) = self.tasks_over.pop_front() else { return };
+            if let Some(row) = self.tasks.remove(&oldest) {
+                self.numbers.remove(&row.number);
+                debug_assert!(self.task_bytes >= row.task.bytes(), "every task was counted");
+                self.task_bytes = self.task_bytes.saturating_sub(row.task.bytes());
+            }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ledger::state::table::StateTable as _;
-    use contract::DispatchMode;
-
-    fn say(rows: &mut DispatchRows, at: u64, what: DispatchFact) {
-        let header = RecordHeader {
-            position: Position(at),
-            topic: log::TopicNumber(0),
-            sequence: Sequence(at),
-            time: 0,
-            id: 0,
-            facets: None,
-        };
-        DispatchFold::apply(rows, &Entry::Dispatch { what }, &header);
-    }
-
-    fn task() -> super::super::StoredTask {
-        super::super::StoredTask {
-            code: "t".to_owned(),
-            target: "http://tasks/".to_owned(),
-            payload: "{}".to_owned(),
-            message_group: None,
-            mode: DispatchMode::Immediate,
-            pool: None,
-            scheduled_for: None,
-        }
-    }
-
-    /// The limit of open jobs holds after a start, too.
-    #[test]
-    fn open_jobs_are_counted_again_when_a_checkpoint_is_loaded() {
-        let (mut rows, id) = (DispatchRows::default(), Uuid::from_u128(1));
-        say(&mut rows, 1, DispatchFact::TaskCreated { id, task: Box::new(task()) });
-        let job = JobKey { lane: TASKS, sequence: Sequence(1) };
-        say(&mut rows, 2, DispatchFact::JobRetried { job, event: id, by: "ops".to_owned(), digest: None });
-        let text = serde_json::to_string(&rows).unwrap();
-        let again = DispatchRows::restore(serde_json::from_str(&text).unwrap());
-        assert_eq!((rows.open_jobs(), again.open_jobs()), (1, 1));
-    }
-
-    /// Of what is over the last are remembered. What was over and is not any more counts as waiting again.
-    #[test]
-    fn a_task_that_is_tried_again_is_not_forgotten_with_those_that_are_over() {
-        let (mut rows, task) = (DispatchRows::default(), task());
-        let job = |number| JobKey { lane: TASKS, sequence: Sequence(number) };
-        let (all, by) = (limits::TASKS_KEPT as u64 + 2, || "ops".to_owned());
-        for number in 1..=all {
-            let id = Uuid::from_u128(number.into());
-            say(&mut rows, number, DispatchFact::TaskCreated { id, task: Box::new(task.clone()) });
-        }
-        say(&mut rows, all + 1, DispatchFact::JobCancelled { job: job(1), by: by() });
-        say(
-            &mut rows,
-            all + 2,
-            DispatchFact::JobRetried { job: job(1), event: Uuid::from_u128(1), by: by(), digest: None },
-        );
-        for number in 2..=all {
-            say(&mut rows, all + 1 + number, DispatchFact::JobCancelled { job: job(number), by: by() });
-        }
-        let left: Vec<_> = rows.tasks().map(|task| task.number.get()).take(2).collect();
-        assert_eq!((left, rows.tasks().count()), (vec![1, 3], limits::TASKS_KEPT + 1));
-        assert_eq!(rows.tasks_behind(Sequence(all - 1)).count(), 1);
     }
 }

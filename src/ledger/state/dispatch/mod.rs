@@ -11,6 +11,8 @@ mod fold;
 mod history;
 mod lane;
 mod overlay;
+#[cfg(test)]
+mod tests;
 
 use fold::DispatchFold;
 pub use history::{JobInterest, KnownJob, PastFilter};
@@ -28,6 +30,9 @@ use uuid::Uuid;
 
 /// The lane of tasks.
 pub const TASKS: Uuid = Uuid::nil();
+
+/// Decisions about single jobs that are remembered for whoever plans them.
+const JOB_CHANGES_KEPT: usize = 1024;
 
 /// Which job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -98,6 +103,14 @@ pub struct StoredTask {
     pub scheduled_for: Option<i64>,
 }
 
+impl StoredTask {
+    /// The bytes of its payload and target, which have no fixed size.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.payload.len() + self.target.len()
+    }
+}
+
 /// A task with its number.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -144,9 +157,18 @@ pub struct DispatchRows {
     /// The last entry that changed something else than progress: by lane, and over all.
     touched: BTreeMap<Uuid, Position>,
     version: Position,
+    /// The last jobs about which a person decided something, each with the entry; not written down.
+    #[serde(skip)]
+    job_changes: VecDeque<(Position, JobKey)>,
+    /// Jobs of each lane that waited for another attempt when their events were removed, since the log was opened.
+    #[serde(skip)]
+    removed_jobs: BTreeMap<Uuid, u64>,
     /// Open jobs of all lanes; counted, not written down.
     #[serde(skip)]
     open_jobs: usize,
+    /// Bytes of all tasks; counted, not written down.
+    #[serde(skip)]
+    task_bytes: usize,
 }
 
 impl DispatchRows {
@@ -266,6 +288,18 @@ impl DispatchRows {
         self.touched.get(&lane).copied().unwrap_or_default()
     }
 
+    /// How many jobs of each lane waited for another attempt when their events were removed, since the log was opened.
+    #[must_use]
+    pub const fn removed_jobs(&self) -> &BTreeMap<Uuid, u64> {
+        &self.removed_jobs
+    }
+
+    /// The jobs about which a person decided something behind an entry, with the entry of each. Those that are forgotten have
+    /// [`Self::touched`] their lanes.
+    pub fn job_changes(&self, after: Position) -> impl Iterator<Item = (Position, JobKey)> {
+        self.job_changes.iter().rev().take_while(move |(at, _)| *at > after).copied()
+    }
+
     /// Whether there is, or was, anything to dispatch.
     #[must_use]
     pub fn is_idle(&self) -> bool {
@@ -291,6 +325,7 @@ impl StateTable for DispatchRows {
 
     fn restore(mut snapshot: Self) -> Self {
         snapshot.open_jobs = snapshot.lanes.values().map(LaneProgress::open_count).sum();
+        snapshot.task_bytes = snapshot.tasks.values().map(|row| row.task.bytes()).sum();
         snapshot
     }
 }

@@ -200,10 +200,12 @@ impl DecidedDispatch<'_> {
         self.durable.pools.len() < limits::POOLS_MAX
     }
 
-    /// The same for tasks that are not over.
+    /// The same for tasks that are not over. `bytes` is the size of the new one; tasks that are not durable yet count.
     #[must_use]
-    pub fn has_room_for_tasks(&self) -> bool {
+    pub fn has_room_for_task(&self, bytes: usize) -> bool {
+        let pending: usize = self.overlay.tasks.iter().map(|(_, row)| row.task.bytes()).sum();
         self.durable.tasks.len().saturating_sub(self.durable.tasks_over.len()) < limits::TASKS_MAX
+            && self.durable.task_bytes + pending + bytes <= limits::TASKS_BYTES_MAX
     }
 
     /// The same for replays of a subscription.

@@ -1,0 +1,68 @@
+//! Facts about tasks and jobs, folded.
+
+use super::*;
+use crate::ledger::facts::dispatch::DispatchFact;
+use crate::ledger::facts::entry::Entry;
+use crate::ledger::state::table::StateTable as _;
+use contract::{DispatchMode, limits};
+use log::RecordHeader;
+
+fn say(rows: &mut DispatchRows, at: u64, what: DispatchFact) {
+    let header = RecordHeader {
+        position: Position(at),
+        topic: log::TopicNumber(0),
+        sequence: Sequence(at),
+        time: 0,
+        id: 0,
+        facets: None,
+    };
+    DispatchFold::apply(rows, &Entry::Dispatch { what }, &header);
+}
+
+fn task() -> StoredTask {
+    StoredTask {
+        code: "t".to_owned(),
+        target: "http://tasks/".to_owned(),
+        payload: "{}".to_owned(),
+        message_group: None,
+        mode: DispatchMode::Immediate,
+        pool: None,
+        scheduled_for: None,
+    }
+}
+
+/// The limit of open jobs holds after a start, too.
+#[test]
+fn open_jobs_are_counted_again_when_a_checkpoint_is_loaded() {
+    let (mut rows, id) = (DispatchRows::default(), Uuid::from_u128(1));
+    say(&mut rows, 1, DispatchFact::TaskCreated { id, task: Box::new(task()) });
+    let job = JobKey { lane: TASKS, sequence: Sequence(1) };
+    say(&mut rows, 2, DispatchFact::JobRetried { job, event: id, by: "ops".to_owned(), digest: None });
+    let text = serde_json::to_string(&rows).unwrap();
+    let again = DispatchRows::restore(serde_json::from_str(&text).unwrap());
+    assert_eq!((rows.open_jobs(), again.open_jobs()), (1, 1));
+}
+
+/// Of what is over the last are remembered. What was over and is not any more counts as waiting again.
+#[test]
+fn a_task_that_is_tried_again_is_not_forgotten_with_those_that_are_over() {
+    let (mut rows, task) = (DispatchRows::default(), task());
+    let job = |number| JobKey { lane: TASKS, sequence: Sequence(number) };
+    let (all, by) = (limits::TASKS_KEPT as u64 + 2, || "ops".to_owned());
+    for number in 1..=all {
+        let id = Uuid::from_u128(number.into());
+        say(&mut rows, number, DispatchFact::TaskCreated { id, task: Box::new(task.clone()) });
+    }
+    say(&mut rows, all + 1, DispatchFact::JobCancelled { job: job(1), by: by() });
+    say(
+        &mut rows,
+        all + 2,
+        DispatchFact::JobRetried { job: job(1), event: Uuid::from_u128(1), by: by(), digest: None },
+    );
+    for number in 2..=all {
+        say(&mut rows, all + 1 + number, DispatchFact::JobCancelled { job: job(number), by: by() });
+    }
+    let left: Vec<_> = rows.tasks().map(|task| task.number.get()).take(2).collect();
+    assert_eq!((left, rows.tasks().count()), (vec![1, 3], limits::TASKS_KEPT + 1));
+    assert_eq!(rows.tasks_behind(Sequence(all - 1)).count(), 1);
+}
