@@ -9,8 +9,17 @@
 //!   bound says. One that passes is never written. A machine that was suspended, or whose clock was set right, is behind for
 //!   that long.
 //!
-//! Nothing here waits. Why it is so: `docs/decisions/0020-the-time-of-a-log.md`.
+//! - A process that starts believes its clock, and stores its time. What would end by a start far behind the last record is held
+//!   until the clock has lasted ([`ClockHold`]), unless the engine's server has a clock and confirms it. Where that server
+//!   contradicts, its time counts.
+//!
+//! Nothing here waits. Why it is so: `docs/decisions/0020-the-time-of-a-log.md` and `0033-a-clock-at-the-start.md`.
 
+mod start;
+
+pub use start::ClockHold;
+
+use start::StartDoubt;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -96,10 +105,15 @@ pub struct TrustedClock {
     wall_ahead: AtomicI64,
     /// How far the wall clock may step ahead and be believed at once.
     jump_max: i64,
+    /// The time of the engine's server less the monotonic time, when it was last asked; [`NO_SERVER`] where there is none.
+    server_ahead: AtomicI64,
     /// Whether `doubt` holds one, so that nobody takes the lock while there is none.
     is_in_doubt: AtomicBool,
     doubt: Mutex<Option<ClockDoubt>>,
 }
+
+/// No server has told its time.
+const NO_SERVER: i64 = i64::MIN;
 
 /// A step of the wall clock that is not believed yet.
 #[derive(Debug, Clone, Copy)]
@@ -120,9 +134,41 @@ impl TrustedClock {
             origin: monotonic,
             wall_ahead: AtomicI64::new(wall),
             jump_max: millis(jump_max),
+            server_ahead: AtomicI64::new(NO_SERVER),
             is_in_doubt: AtomicBool::new(false),
             doubt: Mutex::default(),
         }
+    }
+
+    /// The clock of the engine's server shows this time now. Where it denies what this machine's clock said at the start, the
+    /// log's time goes on from the server's.
+    pub fn note_server_time(&self, time: i64) {
+        let (wall, passed) = self.read_clock();
+        let (server_ahead, wall_ahead) = (time.saturating_sub(passed), wall.saturating_sub(passed));
+        self.server_ahead.store(server_ahead, Ordering::Relaxed);
+        let believed = self.wall_ahead.load(Ordering::Relaxed);
+        if self.is_denied(wall_ahead) && self.is_denied(believed) {
+            tracing::warn!(
+                wall_millis = wall,
+                server_millis = time,
+                "this machine's clock is ahead of the database server's: the log's time is the server's. Set this machine's clock"
+            );
+            self.wall_ahead.store(server_ahead, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the server's clock says that a wall clock so far ahead is wrong.
+    fn is_denied(&self, wall_ahead: i64) -> bool {
+        let server_ahead = self.server_ahead.load(Ordering::Relaxed);
+        server_ahead != NO_SERVER && wall_ahead.saturating_sub(server_ahead) > self.jump_max
+    }
+
+    /// Whether the server's clock says that the wall clock is right.
+    fn is_confirmed(&self) -> bool {
+        let (wall, passed) = self.read_clock();
+        let server_ahead = self.server_ahead.load(Ordering::Relaxed);
+        let apart = wall.saturating_sub(passed).saturating_sub(server_ahead);
+        server_ahead != NO_SERVER && apart.unsigned_abs() <= self.jump_max.unsigned_abs()
     }
 
     /// The clock itself, believed or not: for what is told to the world outside.
@@ -160,7 +206,8 @@ impl TrustedClock {
         let seconds = wall_ahead.saturating_sub(known) / 1000;
         match *doubt {
             Some(known) if known.wall_ahead.abs_diff(wall_ahead) <= self.jump_max.unsigned_abs() => {
-                let believes = passed.saturating_sub(known.since) >= self.jump_max;
+                let has_lasted = passed.saturating_sub(known.since) >= self.jump_max;
+                let believes = self.is_confirmed() || (has_lasted && !self.is_denied(wall_ahead));
                 if believes {
                     tracing::warn!(seconds, "the wall clock stays ahead and is believed now: the log's time jumps");
                 }
@@ -196,6 +243,8 @@ pub struct LogClock {
     clock: Arc<TrustedClock>,
     /// The log's time less the monotonic time; only rises.
     ahead: AtomicI64,
+    /// What is held since the start, while the clock is in doubt.
+    start: StartDoubt,
 }
 
 impl LogClock {
@@ -203,7 +252,7 @@ impl LogClock {
     #[must_use]
     pub fn new(clock: Arc<TrustedClock>) -> Self {
         let (wall, passed) = clock.read();
-        Self { clock, ahead: AtomicI64::new(wall.saturating_sub(passed)) }
+        Self { clock, ahead: AtomicI64::new(wall.saturating_sub(passed)), start: StartDoubt::default() }
     }
 
     /// The log's time now. Never before a record that was observed, nor before an earlier answer.
@@ -238,6 +287,24 @@ impl LogClock {
     #[must_use]
     pub fn doubted_jump(&self) -> Option<i64> {
         self.clock.doubted_jump()
+    }
+
+    /// The log is opened, and its last record carries this time: a wall clock far ahead of it is not relied on yet for what
+    /// ends by time. Returns what is held.
+    pub fn start_after(&self, last: i64) -> ClockHold {
+        let now = self.now();
+        self.start.begin(&self.clock, last, now)
+    }
+
+    /// What is held because the clock is in doubt since the start.
+    #[must_use]
+    pub fn hold(&self) -> ClockHold {
+        self.start.hold(&self.clock, || self.now())
+    }
+
+    /// The clock of the engine's server shows this time now.
+    pub fn note_server_time(&self, time: i64) {
+        self.clock.note_server_time(time);
     }
 }
 

@@ -18,6 +18,8 @@ pub enum LogError {
     Misnumbered(&'static str),
     /// A write or sync failed: nothing more is promised until the log is opened again.
     Poisoned(Arc<io::Error>),
+    /// There is no room for this append. Nothing of it was written, and the log is as it was.
+    Full(Arc<io::Error>),
     /// Bytes on disk are not what was written.
     Damaged(FileDamage),
     /// Reading, opening or removing failed; the log itself is as it was.
@@ -68,6 +70,7 @@ impl fmt::Display for LogError {
             Self::Trimmed(earliest) => write!(f, "removed; the earliest sequence left is {earliest}"),
             Self::Misnumbered(what) => write!(f, "the batch does not follow the tail: {what}"),
             Self::Poisoned(cause) => write!(f, "the log stopped after a failed write or sync ({cause}); open it again"),
+            Self::Full(cause) => write!(f, "there is no room in the log ({cause}); nothing was written"),
             Self::Damaged(damage) => write!(f, "damaged: {damage}"),
             Self::Io(cause) => write!(f, "the log could not be read: {cause}"),
             Self::Locked(path) => {
@@ -89,7 +92,9 @@ impl fmt::Display for LogError {
 impl std::error::Error for LogError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Poisoned(cause) | Self::Io(cause) | Self::Unavailable(cause) => Some(cause.as_ref()),
+            Self::Poisoned(cause) | Self::Full(cause) | Self::Io(cause) | Self::Unavailable(cause) => {
+                Some(cause.as_ref())
+            }
             _ => None,
         }
     }

@@ -11,7 +11,7 @@ pub enum StorageRoom {
     /// So little that nothing should be stored that makes the log grow for good. What frees space, and what finishes work
     /// that was begun, is stored.
     Short,
-    /// None but the reserve: for what is removed, and what has to be remembered of it.
+    /// None but what is kept for freeing space: nothing else may be stored.
     Full,
 }
 

@@ -7,7 +7,7 @@
 use super::data_folders;
 use super::error::{self, CliError, CliResult};
 use super::output::{CliOutput, print_note};
-use contract::Position;
+use contract::{Position, Sequence};
 use event_broker::{RepairLosses, STATE_FOLDER, SalvageReport, acknowledged_state, pending_repair, salvage};
 use log::LogError;
 use log::file::{self, CUT_FOLDER, RepairFinding, RepairReport, private_file, private_folder};
@@ -63,7 +63,10 @@ fn repair(arguments: &RepairArgs) -> CliResult {
     let runtime = runtime.map_err(|cause| CliError::caused_by("cannot start", cause))?;
     for folder in folders {
         let done = match arguments.dry_run {
-            true => LogRepair { repair: survey(&folder, true)?, ..LogRepair::default() },
+            true => {
+                let is_pending = pending_repair(&folder).exists();
+                LogRepair { repair: survey(&folder, true)?, is_pending, ..LogRepair::default() }
+            }
             false => runtime.block_on(repair_log(&folder))?,
         };
         match arguments.json {
@@ -81,6 +84,8 @@ struct LogRepair {
     saved: SalvageReport,
     /// Where `state/` is now, if it was in the way.
     state: Option<PathBuf>,
+    /// An earlier repair was interrupted, and this one was a dry run.
+    is_pending: bool,
 }
 
 fn survey(folder: &Path, dry_run: bool) -> CliResult<RepairReport> {
@@ -115,7 +120,7 @@ async fn repair_log(folder: &Path) -> CliResult<LogRepair> {
         Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(failed(cause)),
         _ => {}
     }
-    Ok(LogRepair { repair, saved, state })
+    Ok(LogRepair { repair, saved, state, is_pending: false })
 }
 
 fn save_losses(path: &Path, losses: &RepairLosses) -> io::Result<()> {
@@ -176,8 +181,17 @@ fn loss_lines(repair: &RepairReport) -> Vec<String> {
     lines
 }
 
+/// What it means that the snapshot of reclaimed entries is lost.
+fn lost_snapshot(through: Sequence) -> String {
+    format!(
+        "lost: the snapshot of the broker's own entries up to {through}. What {STATE_FOLDER}/ did not know of them is gone: \
+         topics are registered again by the names their events have; register event types, handlers, subscriptions and \
+         projections again, and look at the offsets of groups"
+    )
+}
+
 fn print(folder: &Path, done: &LogRepair, arguments: &RepairArgs) -> CliResult<()> {
-    let LogRepair { repair, saved, state } = done;
+    let LogRepair { repair, saved, state, is_pending } = done;
     let mut output = CliOutput::new();
     let name = if folder == arguments.data { String::new() } else { format!("{}: ", folder.display()) };
     for RepairFinding { damage, remedy } in &repair.findings {
@@ -187,11 +201,13 @@ fn print(folder: &Path, done: &LogRepair, arguments: &RepairArgs) -> CliResult<(
     let cut = folder.join(CUT_FOLDER);
     repair.kept.iter().try_for_each(|file| output.line(&format!("kept aside: {}", cut.join(file).display())))?;
     state.iter().try_for_each(|path| output.line(&format!("kept aside: {}", path.display())))?;
+    saved.lost_facts_through.iter().try_for_each(|through| output.line(&lost_snapshot(*through)))?;
     let again = saved.restored.iter().map(|name| format!("said again, from the checkpoint: {name}"));
     let renamed = saved.renamed.iter().map(|name| format!("registered again, by the name its events have: {name}"));
     again.chain(renamed).try_for_each(|line| output.line(&line))?;
     let tail = repair.tail;
     let summary = match (repair.findings.len(), arguments.dry_run, state) {
+        (0, _, None) if *is_pending => "an earlier repair was interrupted: run it again without --dry-run".to_owned(),
         (0, _, None) => "nothing to do".to_owned(),
         (0, _, Some(_)) => "the log is sound; what was known of it is folded anew".to_owned(),
         (1, true, _) => format!("1 damaged place; a repair would leave a log that ends at position {tail}"),
@@ -203,7 +219,7 @@ fn print(folder: &Path, done: &LogRepair, arguments: &RepairArgs) -> CliResult<(
 }
 
 fn print_json(folder: &Path, done: &LogRepair, arguments: &RepairArgs) -> CliResult<()> {
-    let LogRepair { repair, saved, state } = done;
+    let LogRepair { repair, saved, state, is_pending } = done;
     let finding = |RepairFinding { damage, remedy }: &RepairFinding| json!({"file": damage.file, "offset": damage.offset, "reason": damage.reason, "remedy": remedy});
     let events = repair.lost.iter().filter(|header| header.facets.is_some()).map(|header| {
         let id = uuid::Uuid::from_u128(header.id).to_string();
@@ -220,5 +236,7 @@ fn print_json(folder: &Path, done: &LogRepair, arguments: &RepairArgs) -> CliRes
             "positions": positions.collect::<Vec<_>>(),
         },
         "kept": repair.kept, "state": state, "saidAgain": saved.restored, "renamed": saved.renamed,
+        "lostFactsThrough": saved.lost_facts_through,
+        "pending": is_pending,
     }))
 }

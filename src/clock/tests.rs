@@ -34,7 +34,22 @@ fn check(lines: &str) {
                     believed = start();
                 }
                 log = LogClock::new(Arc::clone(&believed));
+                log.start_after(last);
                 log.observe(last);
+            }
+            // What a broker finds that starts on a database whose server shows this time.
+            "restart-on-server" => {
+                believed = start();
+                believed.note_server_time(seconds());
+                log = LogClock::new(Arc::clone(&believed));
+                log.start_after(last);
+                log.observe(last);
+            }
+            "server" => believed.note_server_time(seconds()),
+            // The time that ends what was stored then.
+            "ends" => {
+                let ends = log.hold().time_for(seconds(), log.now()) / SECOND;
+                assert_eq!(ends, expected.trim().parse::<i64>().unwrap(), "{line} in {lines}");
             }
             // Another log of the same broker.
             "other" => {
@@ -213,4 +228,110 @@ fn a_clock_that_said_2099_once_moves_on_from_there() {
     assert_eq!(log.now(), 47_000 * DAY + 2 * MINUTE);
     log.observe(i64::MAX);
     assert_eq!(log.now(), i64::MAX);
+}
+
+/// Retention deleted everything within a second of a start with a clock that was ten years ahead.
+#[test]
+fn a_start_far_behind_the_last_record_ends_nothing_until_the_clock_has_lasted() {
+    check(
+        "
+        advance 100
+        write
+        step 864000
+        restart
+        now -> 864100
+        ends 100 -> 100
+        advance 299
+        ends 100 -> 399
+        write
+        ends 864399 -> 864399
+        advance 1
+        ends 100 -> 864400
+    ",
+    );
+}
+
+#[test]
+fn a_clock_that_is_set_right_after_the_start_has_ended_nothing() {
+    check(
+        "
+        advance 100
+        write
+        step 864000
+        restart
+        write
+        advance 60
+        step -864000
+        ends 100 -> 160
+        advance 600
+        now -> 864760
+        ends 100 -> 760
+        ends 864100 -> 864760
+    ",
+    );
+}
+
+#[test]
+fn a_start_soon_after_the_last_record_holds_nothing() {
+    check(
+        "
+        advance 100
+        write
+        advance 300
+        restart
+        ends 100 -> 400
+    ",
+    );
+}
+
+/// One broker whose clock was two days ahead ended the sessions and windows of all brokers of its database.
+#[test]
+fn a_server_that_denies_the_clock_at_the_start_gives_the_time() {
+    check(
+        "
+        advance 100
+        write
+        step 172800
+        restart-on-server 110
+        now -> 110
+        ends 100 -> 110
+        advance 400
+        now -> 510
+        doubt -> 172790
+        server 510
+        now -> 510
+        step -172800
+        now -> 510
+        doubt -> none
+    ",
+    );
+}
+
+#[test]
+fn a_server_that_confirms_the_clock_at_the_start_ends_what_is_over() {
+    check(
+        "
+        advance 100
+        write
+        step 172800
+        restart-on-server 172890
+        now -> 172900
+        ends 100 -> 172900
+    ",
+    );
+}
+
+#[test]
+fn a_server_that_confirms_a_jump_of_the_clock_ends_the_doubt() {
+    check(
+        "
+        advance 100
+        restart-on-server 100
+        step 28800
+        now -> 100
+        doubt -> 28800
+        server 28900
+        now -> 28900
+    ",
+    );
 }

@@ -24,7 +24,7 @@ use crate::claims::{ClaimDefaults, MemberDeparture};
 use crate::events::EventReader;
 use crate::filters::{self, CompiledFilter};
 use crate::lag::LagCache;
-use crate::ledger::{Command, ConsumerRow, Decision, Entry, Ledger, ReplyRecorder};
+use crate::ledger::{Command, ConsumerRow, Decision, Entry, Ledger, ReplyRecorder, consumer_bytes};
 use crate::logs::{LogRef, Logs};
 use crate::shared_groups::{SharedGroups, SharedPoll};
 use contract::{
@@ -90,7 +90,9 @@ impl Consumers<'_> {
             live.extend(rows.filter(|entry| self.sessions.is_live(entry, now)).map(|entry| (entry.clone(), now)));
         }
         live.sort_unstable_by_key(|(entry, _)| entry.consumer.id);
-        let page = Page::of(live.iter(), cursor, limit, |(entry, _)| entry.consumer.id.to_string());
+        let bytes = |(entry, _): &&(ConsumerRow, i64)| entry.bytes();
+        let key = |(entry, _): &&(ConsumerRow, i64)| entry.consumer.id.to_string();
+        let page = Page::of_rows_with_sizes(live.iter(), cursor, limit, bytes, key);
         Ok(page.map(|(entry, now)| self.view(entry, *now)))
     }
 
@@ -344,15 +346,20 @@ impl Command for CreateConsumer {
             return Err(Error::invalid("/topic", "is not registered; register the topic first"));
         }
         groups::check_peers(&self.consumer, decision)?;
-        if !decision.consumers().has_room_for_consumer() {
-            let ids = decision.consumers().overdue(EXPIRED_PER_ENTRY_MAX);
-            if ids.is_empty() {
-                let detail = "This broker holds as many consumers as it may; delete some, or let them expire.";
+        let consumer = self.at(decision.now());
+        let bytes = consumer_bytes(&consumer);
+        if !decision.consumers().has_room_for_consumer(bytes) {
+            let expired = decision.consumers().overdue(EXPIRED_PER_ENTRY_MAX);
+            if !expired.is_empty() {
+                expiry::end_sessions(expired, decision)?;
+            }
+            // The definitions of expired consumers may be too small to make room.
+            if !decision.consumers().has_room_for_consumer(bytes) {
+                let detail = "The log holds its maximum of consumers, in number or in bytes of their definitions; delete \
+                    some, or let them expire.";
                 return Err(Error::new(Kind::Overloaded, detail).with_retry_after(30));
             }
-            expiry::end_sessions(ids, decision)?;
         }
-        let consumer = self.at(decision.now());
         decision.add_entry(Entry::ConsumerCreated { consumer: consumer.clone() })?;
         Ok(consumer)
     }
@@ -394,8 +401,9 @@ impl Command for RecordSeen {
             SeenReason::Arrived => decision.consumers().live(self.id)?,
             SeenReason::Waited => decision.consumers().get(self.id)?,
         };
-        // Several polls of one consumer may find it due at once; one entry is enough.
-        if entry.is_due(decision.now()) {
+        // Several polls of one consumer may find it due at once; one entry is enough. A full disk has no room for it: this
+        // process remembers the session.
+        if entry.is_due(decision.now()) && !decision.is_full() {
             decision.add_entry(Entry::ConsumerSeen { id: self.id })?;
         }
         Ok(())

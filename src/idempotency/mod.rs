@@ -3,7 +3,7 @@
 //! - A key is looked for in every log: it is kept where its effect is, and the next request under it may be about
 //!   something that lives elsewhere.
 //! - A key past its time is no key: the request is a new one.
-//! - A replay is the kept answer, byte for byte. Events in it are read from the log; where retention has removed one,
+//! - A replay is the kept answer, byte for byte. Events in it are not copied but read from their logs; where retention has removed one,
 //!   the replay is refused as a duplicate of it would be.
 //!
 //! How an answer comes to be kept with its effect is the ledger's business, what it looks like its renderer's.
@@ -20,6 +20,7 @@ use bytes::Bytes;
 use contract::{Error, Kind, Position, Result};
 use log::{ReadLimit, ReadRange, Record};
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// The kept answers of all logs.
 pub(crate) struct StoredReplies<'a> {
@@ -29,7 +30,8 @@ pub(crate) struct StoredReplies<'a> {
 }
 
 /// A key that has its answer.
-pub(crate) struct FoundReply {
+pub(crate) struct FoundReply<'a> {
+    logs: &'a Logs,
     ledger: Arc<Ledger>,
     key: u128,
     remembered: IdempotencyRow,
@@ -42,20 +44,20 @@ pub(crate) struct ReplayedReply {
     pub(crate) body: Bytes,
 }
 
-impl StoredReplies<'_> {
+impl<'a> StoredReplies<'a> {
     /// What stands for a request under a key.
     pub(crate) fn request(&self, key: u128, digest: u64) -> Arc<IdempotentRequest> {
         Arc::new(IdempotentRequest::new(key, digest, self.lives_millis))
     }
 
     /// The answer kept under a key that lives, in whichever log.
-    pub(crate) async fn find(&self, key: u128) -> Result<Option<FoundReply>> {
+    pub(crate) async fn find(&self, key: u128) -> Result<Option<FoundReply<'a>>> {
         for ledger in self.logs.ledgers() {
             let remembered = ledger.query_state(move |state| state.stored_key(key)).await??;
-            let now = ledger.now();
-            let lives = |known: &IdempotencyRow| now.saturating_sub(known.time) < self.lives_millis;
+            let age = |known: &IdempotencyRow| ledger.time_for(known.time).saturating_sub(known.time);
+            let lives = |known: &IdempotencyRow| age(known) < self.lives_millis;
             if let Some(remembered) = remembered.filter(lives) {
-                return Ok(Some(FoundReply { ledger, key, remembered }));
+                return Ok(Some(FoundReply { logs: self.logs, ledger, key, remembered }));
             }
         }
         Ok(None)
@@ -64,6 +66,30 @@ impl StoredReplies<'_> {
     /// What is registered just now: a refusal rests on it.
     pub(crate) fn registry_version(&self) -> Position {
         self.logs.default_ledger().registry().version()
+    }
+
+    /// Names events by log and position, for an answer that the default log keeps. `None` where one is removed already: such an
+    /// answer is not worth keeping.
+    pub(crate) async fn name_events(&self, events: Vec<(Position, Bytes)>) -> Result<Option<Vec<ReplyPiece>>> {
+        let mut names = Vec::new();
+        for (position, text) in events {
+            let Some(name) = self.name_event(position, &text).await? else { return Ok(None) };
+            names.push(name);
+        }
+        Ok(Some(names))
+    }
+
+    async fn name_event(&self, position: Position, text: &Bytes) -> Result<Option<ReplyPiece>> {
+        for (location, ledger) in self.logs.housed_ledgers() {
+            if let Some(event) = record_at(&ledger, position).await?.filter(|event| event.body == *text) {
+                let id = Uuid::from_u128(event.header.id);
+                return Ok(Some(match location {
+                    None => ReplyPiece::Event(position),
+                    Some(log) => ReplyPiece::EventOf { log, position, id },
+                }));
+            }
+        }
+        Ok(None)
     }
 
     /// Keeps an answer by itself; a refusal only if what it `rests_on` is still so.
@@ -77,7 +103,7 @@ impl StoredReplies<'_> {
     }
 }
 
-impl FoundReply {
+impl FoundReply<'_> {
     /// Whether it answers the request of this digest.
     pub(crate) const fn answers(&self, digest: u64) -> bool {
         self.remembered.digest == digest
@@ -113,6 +139,13 @@ impl FoundReply {
                 ReplyPiece::Text(text) => body.extend_from_slice(text.as_bytes()),
                 ReplyPiece::Event(position) => {
                     let event = record_at(&self.ledger, position).await?.ok_or_else(reply_removed)?;
+                    body.extend_from_slice(&event.body);
+                }
+                ReplyPiece::EventOf { log, position, id } => {
+                    // A log that is gone has taken its events with it.
+                    let side = self.logs.side_log(&log).map_err(|_| reply_removed())?;
+                    let event = record_at(&side.ledger, position).await?;
+                    let event = event.filter(|event| event.header.id == id.as_u128()).ok_or_else(reply_removed)?;
                     body.extend_from_slice(&event.body);
                 }
             }

@@ -3,7 +3,7 @@
 
 use contract::{Error, Kind};
 use log::LogError;
-use log::file::is_out_of_files;
+use log::file::{is_disk_full, is_out_of_files};
 use std::borrow::Cow;
 use std::io;
 
@@ -12,7 +12,7 @@ const RETRY_AFTER_SECONDS: u32 = 5;
 /// The error a caller gets for an engine's refusal.
 pub(super) fn unavailable(error: LogError) -> Error {
     let detail: Cow<'_, str> = match &error {
-        LogError::Poisoned(cause) if is_full(cause) => "The disk is full (no space left on device). Free space on the \
+        LogError::Poisoned(cause) | LogError::Full(cause) if is_disk_full(cause) => "The disk is full (no space left on device). Free space on the \
             volume of the data folder; the broker opens the log again by itself."
             .into(),
         LogError::Poisoned(cause) => format!(
@@ -43,10 +43,6 @@ pub fn read_failed(error: LogError) -> Error {
         LogError::Trimmed(earliest) => Error::trimmed(earliest),
         other => unavailable(other),
     }
-}
-
-fn is_full(cause: &io::Error) -> bool {
-    matches!(cause.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// The system's words, without the names of files.

@@ -16,11 +16,15 @@ mod reclaim;
 mod state;
 #[cfg(test)]
 pub(crate) mod testing;
+mod view;
 mod writer;
 
-pub use decide::decision::{Decision, EventDraft, UndoMark};
+pub use decide::decision::{Decision, EventDraft};
 pub use decide::idempotency::{IdempotentRequest, ReplyPiece, ReplyRecorder, StoredReply};
-pub(crate) use decide::until_known::{decide_until_known, decide_while_unknown};
+pub use decide::overlay::UndoMark;
+pub(crate) use decide::until_known::{
+    answer_or_repeat, changed_concurrently, decide_until_known, decide_while_unknown,
+};
 pub use disk::checkpoint::{LastCheckpoint, last_checkpoint};
 pub use disk::row_codec::{AggregateHead, IdempotencyRow};
 pub use facts::carried_rows::CarriedRows;
@@ -38,7 +42,9 @@ pub use state::claims::group_progress::GroupProgress;
 pub use state::claims::{
     ClaimKey, ClaimRow, ClaimRows, ClaimSlot, ClaimState, DecidedClaims, FinishedBy, lease_expired,
 };
-pub use state::consumers::{ConsumerFilter, ConsumerRow, ConsumerRows, DecidedConsumers, GroupKey, GroupRow};
+pub use state::consumers::{
+    ConsumerFilter, ConsumerRow, ConsumerRows, DecidedConsumers, GroupKey, GroupRow, consumer_bytes,
+};
 pub use state::dead_letters::{
     DeadLetterRange, DeadLetterRow, DeadLetterRows, DeadLetterSortKey, DecidedDeadLetters, StoredDeadLetter,
 };
@@ -54,20 +60,21 @@ pub use writer::command::Command;
 
 use crate::clock::LogClock;
 use contract::{Error, Kind, Position, Result};
-use decide::decision::Overlay;
 use decide::idempotency::{RecordReply, RecordedOutcome};
+use decide::overlay::Overlay;
 use detachable_log::DetachableLog;
 use disk::checkpoint::CheckpointScheduler;
 use futures_util::FutureExt;
-use log::{Log, LogError, TopicNumber};
+use log::{Log, LogError};
 use reclaim::ReclaimMemo;
 use reclaim::log_snapshot::MissingSnapshot;
 use state::catch_up;
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, PoisonError, RwLockReadGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use view::LedgerView;
 use writer::LedgerWriter;
 use writer::appender::{self, Appender};
 use writer::command::{QueuedCommand, SubmittedCommand};
@@ -87,18 +94,6 @@ pub struct Ledger {
     room: Arc<Semaphore>,
     shared: Arc<LedgerView>,
     reclaim_memo: ReclaimMemo,
-}
-
-/// What the writer shows to everyone.
-struct LedgerView {
-    registry: RwLock<Arc<Registry>>,
-    tables: Arc<StateTables>,
-    position: watch::Sender<Position>,
-    failure: watch::Sender<Option<Error>>,
-    /// What is wrong though everything goes on.
-    warning: watch::Sender<Option<String>>,
-    incidents: Arc<IncidentReporter>,
-    closing: watch::Sender<bool>,
 }
 
 /// What reaches the writer.
@@ -392,62 +387,6 @@ impl Ledger {
     }
 }
 
-impl LedgerView {
-    fn new(state: &LedgerState, incidents: Arc<IncidentReporter>) -> Self {
-        let shared = Self {
-            registry: RwLock::new(Arc::clone(state.registry())),
-            tables: Arc::clone(&state.tables),
-            position: watch::Sender::new(state.position()),
-            failure: watch::Sender::new(None),
-            warning: watch::Sender::new(None),
-            incidents,
-            closing: watch::Sender::new(false),
-        };
-        shared.show(state, state.registry().topics().map(|topic| topic.number));
-        shared
-    }
-
-    /// Shows what became durable: first the registry, then the tails, so that whoever is woken finds its topic.
-    fn show(&self, state: &LedgerState, topics: impl Iterator<Item = TopicNumber>) {
-        let registry = state.registry();
-        if self.registry.read().unwrap_or_else(PoisonError::into_inner).version() != registry.version() {
-            let mut shown = self.registry.write().unwrap_or_else(PoisonError::into_inner);
-            let before = std::mem::replace(&mut *shown, Arc::clone(registry));
-            drop(shown);
-            before.topics().filter(|topic| registry.is_deleted(topic.number)).for_each(|topic| topic.show_deleted());
-            // A new topic may come with a past: numbers given in a log that is gone.
-            registry.topics().for_each(|topic| topic.show_tail(state.tail(topic.number)));
-        }
-        for number in topics {
-            if let Some(topic) = registry.topic_numbered(number) {
-                topic.show_tail(state.tail(number));
-            }
-        }
-        self.position.send_replace(state.position());
-    }
-
-    fn report_failure(&self, error: &Error) {
-        self.failure.send_replace(Some(error.clone()));
-        self.incidents.report(error);
-        tracing::error!(%error, source = cause(error), "the log failed; nothing is promised until it is opened again");
-    }
-
-    fn report_outage(&self, error: &Error) {
-        tracing::error!(%error, source = cause(error), "the log's server is away; commands are refused until it is back");
-        self.failure.send_replace(Some(error.clone()));
-    }
-
-    /// Something is wrong, or is not any more, though everything goes on.
-    fn report_warning(&self, warning: Option<String>) {
-        self.warning.send_replace(warning);
-    }
-
-    fn report_recovered(&self) {
-        tracing::info!("the log's server is back");
-        self.failure.send_replace(None);
-    }
-}
-
 /// A command that decides nothing: its answer means that what it would rest on is known here.
 struct RefreshLedger;
 
@@ -461,8 +400,4 @@ impl Command for RefreshLedger {
     fn bytes(&self) -> usize {
         0
     }
-}
-
-fn cause(error: &Error) -> Option<String> {
-    std::error::Error::source(error).map(ToString::to_string)
 }

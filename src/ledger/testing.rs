@@ -1,17 +1,17 @@
-//! For tests that compare what different folds come to.
+//! For tests that compare the results of different folds.
 
 use super::state::LedgerState;
 use super::{Ledger, reclaim};
 use crate::ledger::disk::row_codec::IdempotencyRow;
 use crate::ledger::disk::table::DiskTables;
-use crate::ledger::reclaim::log_snapshot::skip_reclaimed;
+use crate::ledger::reclaim::log_snapshot::{MissingSnapshot, skip_reclaimed};
 use crate::ledger::state::catch_up;
 use crate::ledger::state::snapshot::StateSnapshot;
 use contract::{Result, Sequence};
 use log::{Log, LogError, Record};
 use std::collections::BTreeMap;
 
-/// What a fold came to.
+/// The result of a fold.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FoldedState {
     /// The small state, as a checkpoint has it.
@@ -43,27 +43,29 @@ pub(crate) fn fold_records(records: &[Record], answers_millis: i64) -> FoldedSta
     FoldedState::of(&applied(records, answers_millis))
 }
 
-/// A fold of these records, and then of what the log holds behind them: as a broker opens that has a checkpoint there.
+/// A fold of these records, and then of what the log holds behind them: as a broker does that opens with a checkpoint
+/// there.
 pub(crate) async fn fold_on(records: &[Record], log: &dyn Log, answers_millis: i64) -> Result<FoldedState, LogError> {
-    let mut state = skip_reclaimed(log, applied(records, answers_millis), None).await?;
+    let mut state = skip_reclaimed(log, applied(records, answers_millis), None, MissingSnapshot::Refuse).await?;
     catch_up::catch_up(log, &mut state, |_, _| ()).await?;
     Ok(FoldedState::of(&state))
 }
 
-/// The same without looking at a snapshot: as a broker does that runs and is behind.
+/// A fold of these records, and then of what the log holds behind them, without the snapshot: as a running broker does
+/// that is behind.
 pub(crate) async fn follow_on(records: &[Record], log: &dyn Log, answers_millis: i64) -> Result<FoldedState, LogError> {
     let mut state = applied(records, answers_millis);
     catch_up::catch_up(log, &mut state, |_, _| ()).await?;
     Ok(FoldedState::of(&state))
 }
 
-/// What a ledger has folded.
+/// The state that a ledger has folded.
 pub(crate) async fn folded(ledger: &Ledger) -> FoldedState {
     ledger.query_state(FoldedState::of).await.unwrap()
 }
 
-/// Takes a snapshot whose parts are this large; answers through which entry.
+/// Takes a snapshot with parts of this size. Returns the last entry that it replaces.
 pub(crate) async fn take_snapshot(ledger: &Ledger, part_bytes: usize) -> Result<Sequence> {
-    reclaim::take_snapshot(ledger, part_bytes).await?.expect("nobody else is at it");
+    reclaim::take_snapshot(ledger, part_bytes).await?.expect("no other process takes a snapshot");
     ledger.query_state(|state| state.usage().reclaimable().through).await
 }

@@ -3,8 +3,8 @@
 use crate::clock::{Clock, SystemClock};
 use crate::ledger::{LastCheckpoint, last_checkpoint};
 use log::file::{
-    AcknowledgedState, CUT_FOLDER, FileLog, FileLogOptions, LOG_FOLDER, OPEN_FILES_DEFAULT, OpenFiles, RESERVE_BYTES,
-    SpaceLimits,
+    AcknowledgedState, CUT_FOLDER, FileLog, FileLogOptions, LOG_FOLDER, OPEN_FILES_DEFAULT, OpenFiles, SpaceLimits,
+    reserve_bytes, volume_space,
 };
 use log::{FileDamage, LogError};
 use std::io;
@@ -100,7 +100,8 @@ fn open_checked(folder: &Path, settings: FolderSettings) -> Result<FileLog, LogE
     let options = FileLogOptions {
         segment_bytes,
         acknowledged,
-        reserve_bytes: RESERVE_BYTES,
+        // Before the first start there is no folder to ask: the next one makes the reserve anew if it differs.
+        reserve_bytes: reserve_bytes(segment_bytes, volume_space(folder).ok().flatten()),
         space_limits,
         // The tables may be mounted elsewhere.
         watched_folders: vec![state_of(folder)],

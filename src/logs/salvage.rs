@@ -4,13 +4,14 @@
 //!   facts, so that folding the repaired log comes to the same state, and no number is given again.
 //! - The checkpoint knows what lost facts did, if it is younger than they were: the topics and event types among them are
 //!   said again, and everything that changes row by row (offsets, claims, subscriptions, …) is appended as it is. So the
-//!   checkpoint stays a cache. A topic whose registration is lost for good gets its name back from one of its events.
+//!   checkpoint stays a cache. Where the snapshot of reclaimed entries is lost, an older checkpoint still knows what it knew;
+//!   without any, what the events and the entries left say is all there is. A topic whose registration is lost for good gets its name back from one of its events.
 
 use super::data_folder::{open_repaired, state_of};
 use crate::clock::{LogClock, SystemClock, TrustedClock};
 use crate::ledger::{
     AggregateHead, CarriedRows, Command, Decision, Entry, IdempotencyRow, Ledger, Registry, TopicPlacement,
-    last_checkpoint, renew_snapshot,
+    last_checkpoint, read_failed, renew_snapshot,
 };
 use contract::limits::{CHECKPOINT_ROWS_DEFAULT, CLOCK_JUMP_SECONDS_DEFAULT, KEY_HOURS_MAX};
 use contract::{Error, EventType, NewTopic, Position, Result, Sequence, Timestamp, Topic};
@@ -41,6 +42,9 @@ pub struct SalvageReport {
     pub restored: Vec<String>,
     /// Topics that got their names back from their events; their definitions are the default one now.
     pub renamed: Vec<String>,
+    /// The last of the broker's own entries that were reclaimed, where the snapshot of what they said is lost. What an older
+    /// checkpoint knows of them is kept.
+    pub lost_facts_through: Option<Sequence>,
 }
 
 impl RepairLosses {
@@ -102,10 +106,46 @@ pub async fn salvage(folder: &Path, losses: &RepairLosses) -> std::result::Resul
     let answers = if known > 0 { known } else { i64::from(KEY_HOURS_MAX) * 3_600_000 };
     let clock = TrustedClock::new(Arc::new(SystemClock), Duration::from_secs(CLOCK_JUMP_SECONDS_DEFAULT));
     let clock = LogClock::new(Arc::new(clock));
-    let ledger = Ledger::open(log, clock, Some(state), CHECKPOINT_ROWS_DEFAULT, answers, Arc::default()).await?;
-    let outcome = record_losses(&ledger, losses).await;
+    let ledger = Ledger::open_for_repair(log, clock, state, CHECKPOINT_ROWS_DEFAULT, answers).await?;
+    let outcome = match without_snapshot(&ledger, losses).await {
+        Ok(None) => record_losses(&ledger, losses).await,
+        Ok(Some((through, losses))) => {
+            let saved = record_losses(&ledger, &losses).await;
+            saved.map(|saved| SalvageReport { lost_facts_through: Some(through), ..saved })
+        }
+        Err(error) => Err(error),
+    };
     ledger.close().await;
     outcome.map_err(|error| std::io::Error::other(error.to_string()).into())
+}
+
+/// What is lost beside `losses` where the snapshot of reclaimed entries is: all facts up to the last of these, which is
+/// answered too. `None` where nothing of it is.
+///
+/// What the checkpoint knows of them, however old it is, is written again. So is the last sequence of each topic whose events
+/// are all removed: the marks still know it, and it must not be given again.
+async fn without_snapshot(ledger: &Ledger, losses: &RepairLosses) -> Result<Option<(Sequence, RepairLosses)>> {
+    let (through, tails) = ledger.query_state(|state| (state.lost_facts_through(), state.tails().to_vec())).await?;
+    if through == Sequence::ZERO {
+        return Ok(None);
+    }
+    let mut losses = losses.clone();
+    let first = ledger.log().headers(ReadRange::Topic(TopicNumber::LEDGER, through), ONE).await.map_err(read_failed)?;
+    let end = first.first().map_or_else(|| *ledger.log().tail().borrow(), |first| first.position);
+    losses.positions.push((Position(1), Position(end.get().saturating_sub(1).max(1))));
+    losses.last_topic = losses.last_topic.max(ledger.registry().next_topic_number().saturating_sub(1));
+    for number in 1..=losses.last_topic {
+        let known = tails.get(number as usize).copied().unwrap_or_default();
+        if let Err(LogError::Trimmed(earliest)) =
+            ledger.log().headers(ReadRange::Topic(TopicNumber(number), Sequence::ZERO), ONE).await
+        {
+            let removed = Sequence(earliest.get().saturating_sub(1));
+            if removed > known {
+                losses.sequences.entry(number).or_default().push((removed, removed));
+            }
+        }
+    }
+    Ok(Some((through, losses)))
 }
 
 async fn record_losses(ledger: &Ledger, losses: &RepairLosses) -> Result<SalvageReport> {
@@ -114,6 +154,7 @@ async fn record_losses(ledger: &Ledger, losses: &RepairLosses) -> Result<Salvage
     let saved = SalvageReport {
         restored: again.names(),
         renamed: renamed.iter().map(|(_, topic)| topic.definition.id.to_string()).collect(),
+        lost_facts_through: None,
     };
     if !losses.is_empty() || !renamed.is_empty() {
         ledger.submit(RecordLosses { losses: losses.clone(), again, renamed }).await?;

@@ -94,20 +94,27 @@ impl Reply {
 
     /// What is kept of it beside the events it speaks of: they are named by their positions in the same log.
     pub(crate) fn to_stored(&self) -> Option<StoredReply> {
+        self.to_stored_with(self.events.iter().map(|span| ReplyPiece::Event(span.position)).collect())
+    }
+
+    /// What is kept of it where no log has decided it alone: its events are named by `names`, in their order.
+    pub(crate) fn to_stored_with(&self, names: Vec<ReplyPiece>) -> Option<StoredReply> {
+        debug_assert_eq!(names.len(), self.events.len(), "every event has a name");
         let body = self.response.body();
         let (mut pieces, mut from) = (Vec::new(), 0);
-        for EventSpan { at, bytes, position } in &self.events {
+        for (EventSpan { at, bytes, .. }, name) in self.events.iter().zip(names) {
             pieces.extend(text(body.get(from..*at)?)?);
-            pieces.push(ReplyPiece::Event(*position));
+            pieces.push(name);
             from = at + bytes;
         }
         pieces.extend(text(body.get(from..)?)?);
         self.stored_with_body(pieces)
     }
 
-    /// What is kept of it apart from them: every word.
-    pub(crate) fn to_stored_whole(&self) -> Option<StoredReply> {
-        self.stored_with_body(text(self.response.body())?.into_iter().collect())
+    /// The stored events in it: where each is in its log, and its text.
+    pub(crate) fn stored_events(&self) -> Vec<(Position, Bytes)> {
+        let body = self.response.body();
+        self.events.iter().map(|span| (span.position, body.slice(span.at..span.at + span.bytes))).collect()
     }
 
     fn stored_with_body(&self, body: Vec<ReplyPiece>) -> Option<StoredReply> {

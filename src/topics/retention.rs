@@ -1,13 +1,14 @@
-//! Retention: letting go of events past their topic's age, without losing what numbering and deduplication rest on.
+//! Retention: removes events by age, without losing what numbering and deduplication depend on.
 //!
-//! - The log is the truth, so what must outlive an event is written to the log before the event goes: the head of every
-//!   aggregate that goes wholly, and every idempotency key that still lives.
-//! - Nothing is written before it is known that the engine may remove, and nothing is written twice: a removal that failed
-//!   goes on where it stopped.
-//! - Headers are all that is needed: an event whose body is damaged goes like any other.
-//! - Trimming is idempotent. Cut short anywhere, it is simply done again.
+//! - The state is folded from the log, so what must outlive an event is written to the log before the event is removed:
+//!   the head of every aggregate that is removed as a whole, and every idempotency key that is still remembered.
+//! - Nothing is written before it is known that the engine may remove, and nothing is written twice: a failed removal
+//!   is resumed where it stopped.
+//! - Only headers are read: an event whose body is damaged is removed like any other.
+//! - Trimming is idempotent. Cut short anywhere, it is simply done again. A long beginning goes in steps, each of which is
+//!   removed before the next is begun: on a full disk the space of one pays for the next.
 //!
-//! When this is done, and what becomes of its failures, is [`super::chore`]'s business.
+//! [`super::retention_chore`] runs it and keeps track of its failures.
 
 use super::compaction::{CompactionRules, compact};
 use super::deletion::remove_deleted;
@@ -20,22 +21,25 @@ use log::{LogError, ReadLimit, ReadRange, RecordHeader, RecordQuery, TopicNumber
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// How many events are looked at for one carrying entry.
+/// How many events are removed at once, at most: what must outlive them is written before their space is given back, and on a
+/// full disk there is little room for it.
+const STEP_EVENTS: u64 = 8 * PAGE.records as u64;
+/// How many events one `HistoryCarried` entry covers.
 const PAGE: ReadLimit = ReadLimit { records: 2048, bytes: 4 * 1024 * 1024 };
 
-/// What is removed, and by whose word.
+/// The settings of one run.
 pub(crate) struct RetentionRun<'a> {
-    /// How long topics that name no retention keep their events, in milliseconds; for ever, where nothing is said.
+    /// How long topics without a retention of their own keep their events, in milliseconds; `None`: for ever.
     pub(crate) default_age: Option<i64>,
     /// The fingerprints of the event types that are tombstones.
     pub(crate) tombstones: &'a HashSet<u64>,
-    /// Which topics failed before, and wait.
+    /// What failed before, and waits for its next try.
     pub(crate) failures: &'a RetentionFailures,
 }
 
-/// Removes what is past its age by the log's time from every topic, and what is left of deleted ones; answers how many
-/// sequences went. A topic that fails keeps no other from being looked at; the first failure is answered. The log is the
-/// one of this home.
+/// Removes the events of every topic that are past their age by the log's time, and the remaining events of deleted
+/// topics; returns the number of sequences. A topic that fails does not affect the others; returns the first failure.
+/// `home` is the location of the log.
 pub(crate) async fn expire(ledger: &Ledger, home: Option<&LogLocation>, expiring: &RetentionRun<'_>) -> Result<u64> {
     let deleted = RetentionWork::DeletedTopics(home.cloned());
     let removed = match ledger.query_state(crate::ledger::LedgerState::unremoved).await {
@@ -90,7 +94,8 @@ async fn expire_topic(
     }
 }
 
-/// Compacts a topic now, whatever the age of what goes; a tombstone still stays for the topic's retention, if it has one.
+/// Compacts a topic now, whatever the age of its events; a tombstone is still kept for the topic's retention, if it has
+/// one.
 pub(crate) async fn compact_now(
     ledger: &Ledger,
     topic: &Arc<RegisteredTopic>,
@@ -109,10 +114,10 @@ pub(crate) async fn compact_now(
     Ok(EventCount { count: compact(ledger, topic, &compacting).await? })
 }
 
-/// What is old enough.
+/// The age from which an event may be removed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AgeLimit {
-    /// What was stored before this, in milliseconds; anything, where nothing is said.
+    /// The time before which events are old enough, in milliseconds; `None`: all are.
     before: Option<i64>,
 }
 
@@ -132,19 +137,39 @@ fn is_compacted(topic: &RegisteredTopic) -> bool {
     topic.topic.definition.cleanup == Some(CleanupPolicy::Compact)
 }
 
-/// Removes a topic's events up to and including `through`; answers how many sequences went.
+/// Removes a topic's events up to and including `through`; returns the number of sequences.
 pub(crate) async fn trim(ledger: &Ledger, topic: &Arc<RegisteredTopic>, through: Sequence) -> Result<u64> {
     may_remove(ledger).await?;
     trim_allowed(ledger, topic, through).await
 }
 
-/// The same, where the engine may remove.
+/// Removes events after it was checked that the engine may remove.
 pub(super) async fn trim_allowed(ledger: &Ledger, topic: &Arc<RegisteredTopic>, through: Sequence) -> Result<u64> {
     let through = through.min(topic.tail());
     let Some(earliest) = earliest(ledger, topic).await?.filter(|earliest| *earliest <= through) else { return Ok(0) };
+    let mut removed = Sequence(earliest.0 - 1);
+    while removed < through {
+        removed = trim_step(ledger, topic, removed, through).await?;
+        if ledger.log().is_full() {
+            // The room for the next step.
+            ledger.log().give_space_back().await;
+        }
+    }
+    Ok(through.0 + 1 - earliest.0)
+}
+
+/// Removes some events behind `after`, which is removed, up to `through`; answers the last that is removed now.
+async fn trim_step(
+    ledger: &Ledger,
+    topic: &Arc<RegisteredTopic>,
+    after: Sequence,
+    through: Sequence,
+) -> Result<Sequence> {
     let number = topic.number;
     let trimmed = ledger.query_state(move |state| state.trimmed(number)).await?;
-    let mut after = Sequence(earliest.0 - 1).max(trimmed);
+    let first = after.max(trimmed);
+    let through = through.min(Sequence(first.0.saturating_add(STEP_EVENTS)));
+    let mut after = first;
     while after < through {
         let page = ledger.log().headers(ReadRange::Topic(number, after), PAGE).await.map_err(read_failed)?;
         let Some(last) = page.last().map(|header| header.sequence) else { break };
@@ -152,13 +177,13 @@ pub(super) async fn trim_allowed(ledger: &Ledger, topic: &Arc<RegisteredTopic>, 
         after = last;
     }
     if trimmed < through {
-        ledger.submit(RecordTrim { number, through }).await?;
+        ledger.submit(RecordTrim { number, through, is_removed: false }).await?;
     }
     ledger.log().remove(number, through).await.map_err(not_removed)?;
-    Ok(through.0 + 1 - earliest.0)
+    Ok(through)
 }
 
-/// Removes a topic's beginning as somebody says; answers how many sequences went.
+/// Removes the beginning of a topic on request; returns the number of sequences.
 pub(crate) async fn trim_on_request(
     ledger: &Ledger,
     topic: &Arc<RegisteredTopic>,
@@ -167,7 +192,7 @@ pub(crate) async fn trim_on_request(
     let through = match (told.through, told.before) {
         (Some(through), None) => through,
         (None, Some(before)) => {
-            // Events carry whole milliseconds; the first that is not before it is the next whole one.
+            // Events have whole milliseconds; the first event that is not before the time has the next whole one.
             let millis = i64::try_from((before.nanos() + 999_999).div_euclid(1_000_000)).unwrap_or(i64::MAX);
             stored_before(ledger, topic, millis).await?
         }
@@ -177,7 +202,7 @@ pub(crate) async fn trim_on_request(
     Ok(EventCount { count: trim(ledger, topic, through).await? })
 }
 
-/// Refuses an order to erase, before anything is removed, where the engine cannot say when bytes are gone.
+/// Refuses `erase` before anything is removed, if the engine cannot say when the bytes are gone.
 pub(crate) fn may_erase(ledger: &Ledger, erase: bool) -> Result<()> {
     if !erase || ledger.log().erases() {
         return Ok(());
@@ -187,20 +212,22 @@ pub(crate) fn may_erase(ledger: &Ledger, erase: bool) -> Result<()> {
     Err(Error::new(Kind::InvalidState, detail))
 }
 
-/// Erases everything that was removed from the topic's log, if that was ordered; answers when the bytes are gone.
+/// Erases everything that was removed from the topic's log, if requested; returns when the bytes are gone.
 pub(crate) async fn erase(ledger: &Ledger, erase: bool) -> Result<()> {
     if erase {
         ledger.log().erase().await.map_err(not_removed)?;
+        // The last one may hold what was said of the events.
+        ledger.checkpoint().await?;
     }
     Ok(())
 }
 
-/// Refuses where the engine may not remove; answers the time of its server, if it has one.
+/// Refuses if the engine may not remove; returns the time of its server, if it has one.
 pub(super) async fn may_remove(ledger: &Ledger) -> Result<Option<i64>> {
     ledger.log().may_remove().await.map_err(not_removed)
 }
 
-/// A removal that is not allowed will not be allowed later either: somebody has to change that.
+/// A removal that is not permitted is not retryable: an operator must grant the permission.
 pub(super) fn not_removed(error: LogError) -> Error {
     match error {
         LogError::Forbidden(what) => Error::new(Kind::InvalidState, format!("Events cannot be removed: {what}")),
@@ -208,13 +235,21 @@ pub(super) fn not_removed(error: LogError) -> Error {
     }
 }
 
-/// What was stored before this time, in milliseconds, is older than `age`.
+/// The time in milliseconds before which events are older than `age`.
 ///
-/// The log's time says so, and no other clock must deny it, neither the machine's nor that of the engine's server. The log's
-/// time is ahead of them where a clock was ahead once, or is: then events would go that were stored just before. Events
-/// that carry such a time themselves lie in the future of those clocks, which know nothing of them. Once the first of
-/// these is old by the log's time, so is everything before it.
+/// The log's time decides, unless the machine's clock or that of the engine's server contradicts it. The log's time is
+/// ahead of them if a clock was ahead once, or is: then events that have just been stored would be removed. Events that
+/// carry such a time themselves are in the future of those clocks, which cannot tell their age. Once the first of these
+/// is old by the log's time, so is everything before it.
+///
+/// While the clock is in doubt since the start, what was stored before ages by the time that has passed since then.
 async fn old_before(ledger: &Ledger, topic: &RegisteredTopic, age: i64, server_time: Option<i64>) -> Result<i64> {
+    let (before, hold) = (old_by_clocks(ledger, topic, age, server_time).await?, ledger.clock().hold());
+    let held = hold.time_for(i64::MIN, ledger.now()).saturating_sub(age);
+    Ok(if held > hold.before { before } else { before.min(held) })
+}
+
+async fn old_by_clocks(ledger: &Ledger, topic: &RegisteredTopic, age: i64, server_time: Option<i64>) -> Result<i64> {
     let (now, wall) = (ledger.now(), ledger.clock().wall());
     let wall = server_time.map_or(wall, |server_time| wall.min(server_time));
     let before = now.saturating_sub(age);
@@ -227,15 +262,15 @@ async fn old_before(ledger: &Ledger, topic: &RegisteredTopic, age: i64, server_t
     Ok(if is_old { before } else { wall.saturating_sub(age) })
 }
 
-/// The last sequence that was stored before a time.
+/// The last sequence that was stored before this time.
 async fn stored_before(ledger: &Ledger, topic: &RegisteredTopic, millis: i64) -> Result<Sequence> {
-    // Looked at first: what is stored while the log is searched is younger.
+    // Read first: events that are stored while the log is searched are younger.
     let tail = topic.tail();
     let first_kept = ledger.log().find(RecordQuery::Time(Some(topic.number), millis)).await.map_err(read_failed)?;
     Ok(first_kept.map_or(tail, |header| Sequence(header.sequence.0 - 1)))
 }
 
-/// The first sequence still there; `None` where nothing is.
+/// The first sequence that is left; `None` if none is.
 async fn earliest(ledger: &Ledger, topic: &RegisteredTopic) -> Result<Option<Sequence>> {
     match ledger.log().headers(ReadRange::Topic(topic.number, Sequence::ZERO), ReadLimit { records: 1, bytes: 0 }).await
     {
@@ -246,7 +281,7 @@ async fn earliest(ledger: &Ledger, topic: &RegisteredTopic) -> Result<Option<Seq
     }
 }
 
-/// Retention may also be given inside `streaming`; the topic's own member takes precedence.
+/// Retention may also be set inside `streaming`; the topic's own member takes precedence.
 fn age_millis(topic: &RegisteredTopic) -> Option<i64> {
     let definition = &topic.topic.definition;
     let inner = match &definition.streaming {
@@ -256,7 +291,7 @@ fn age_millis(topic: &RegisteredTopic) -> Option<i64> {
     definition.retention.as_ref().or(inner).map(IsoDuration::millis)
 }
 
-/// Writes down what must outlive a page of events.
+/// Records what must outlive a page of events.
 struct CarryHistory {
     topic: Arc<RegisteredTopic>,
     through: Sequence,
@@ -289,16 +324,16 @@ impl Command for CarryHistory {
                 carried.heads.push((key, head));
             }
         }
-        // As the topic is defined now: its window may have been raised since this was ordered.
+        // The current definition counts: the window may have been raised since this was requested.
         let topic = Arc::clone(decision.registry().topic_numbered(self.topic.number).unwrap_or(&self.topic));
         for &key in &self.keys {
             if let Some(remembered) = decision.stored_key(key)?
-                && topic.remembers(remembered.time, decision.now())
+                && topic.remembers(remembered.time, decision.time_for(remembered.time))
             {
                 carried.keys.push((key, remembered));
             }
         }
-        // Sets have no order of their own; entries are the same for the same decision.
+        // Sets are unordered; the same decision must write the same entry.
         carried.heads.sort_unstable_by_key(|(key, _)| *key);
         if !carried.heads.is_empty() || !carried.keys.is_empty() {
             decision.add_entry(Entry::HistoryCarried { carried })?;
@@ -311,16 +346,21 @@ impl Command for CarryHistory {
     }
 }
 
-/// Writes down that a topic's beginning goes.
+/// Records that the beginning of a topic is removed.
 pub(super) struct RecordTrim {
     pub(super) number: TopicNumber,
     pub(super) through: Sequence,
+    /// The engine has removed the events. For a deleted topic nobody looks again after this entry, so it must not come first.
+    pub(super) is_removed: bool,
 }
 
 impl Command for RecordTrim {
     type Answer = ();
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
+        if !self.is_removed && decision.registry().topic_numbered(self.number).is_none() {
+            return Err(Error::not_found("topic"));
+        }
         decision.add_entry(Entry::TopicTrimmed { number: self.number.0, through: self.through })?;
         Ok(())
     }

@@ -1,13 +1,13 @@
-//! The retention chore: expires in every log now and then, and remembers what it could not do.
+//! The retention chore: applies retention in every log at intervals, and keeps track of failures.
 //!
-//! - A topic that fails keeps no other from being expired, and a deleted one whose events cannot be removed does not either.
-//! - A failure is logged when it begins, when its reason changes and when it ends, not at every tick; `/readyz` shows it in
-//!   between.
-//! - What fails is tried again less and less often.
+//! - A topic that fails does not affect the others, nor does a deleted topic whose events cannot be removed.
+//! - A failure is logged when it begins, when its reason changes and when it ends, not at every tick; meanwhile
+//!   `/readyz` shows it.
+//! - Failing work is retried at growing intervals.
 
 use super::deletion::finish_deletions;
 use super::retention::{RetentionRun, expire, tombstones};
-use crate::ledger::LogLocation;
+use crate::ledger::{Ledger, LogLocation};
 use crate::logs::{Logs, run_periodically};
 use contract::{Result, TopicId};
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Most ticks that pass between two tries.
 const WAIT_TICKS_MAX: u32 = 60;
 
-/// Does it until the logs are gone or close.
+/// Runs until the logs are dropped or closed.
 pub(crate) async fn run_retention(
     logs: Weak<Logs>,
     failures: Arc<RetentionFailures>,
@@ -35,10 +35,11 @@ pub(crate) async fn run_retention(
             }
             let ledgers = logs.housed_ledgers();
             drop(logs);
+            note_server_times(&ledgers).await;
             let tombstones = ledgers.first().map(|(_, ledger)| tombstones(&ledger.registry())).unwrap_or_default();
             let expiring = RetentionRun { default_age, tombstones: &tombstones, failures: &failures };
             for (home, ledger) in ledgers {
-                // Noted among the failures, and tried again by a later tick.
+                // The failure is recorded, and retried by a later tick.
                 let _ = expire(&ledger, home.as_ref(), &expiring).await;
             }
         }
@@ -46,10 +47,22 @@ pub(crate) async fn run_retention(
     .await;
 }
 
-/// What can fail on its own.
+/// Compares this machine's clock with those of the engines' servers.
+async fn note_server_times(ledgers: &[(Option<LogLocation>, Arc<Ledger>)]) {
+    for (_, ledger) in ledgers {
+        match ledger.log().server_time().await {
+            Ok(Some(time)) => ledger.clock().note_server_time(time),
+            Ok(None) => (),
+            // The server is away, which others report.
+            Err(error) => tracing::debug!(%error, "the clock of the log's server was not read"),
+        }
+    }
+}
+
+/// Work that can fail independently.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RetentionWork {
-    /// A log at all; the default one where no home is named.
+    /// All retention in a log; the default log if no location is named.
     Log(Option<LogLocation>),
     /// The events of a log's deleted topics.
     DeletedTopics(Option<LogLocation>),
@@ -74,36 +87,36 @@ impl fmt::Display for RetentionWork {
     }
 }
 
-/// What retention could not do when it was last tried.
+/// The work that failed when it was last tried.
 #[derive(Default)]
 pub(crate) struct RetentionFailures(Mutex<BTreeMap<RetentionWork, FailingTopic>>);
 
-/// Something that retention fails on.
+/// One kind of work that fails.
 struct FailingTopic {
     reason: String,
-    /// Ticks that pass after each failure: doubled each time.
+    /// Ticks to wait after a failure; doubled each time.
     wait: u32,
-    /// Ticks that still have to.
+    /// Ticks that are left to wait.
     left: u32,
 }
 
 impl RetentionFailures {
-    /// One sentence for each.
+    /// One sentence per failure.
     pub(crate) fn lines(&self) -> Vec<String> {
         self.lock().iter().map(|(work, failing)| format!("{work} fails: {}", failing.reason)).collect()
     }
 
-    /// Forgets a topic that is gone.
+    /// Forgets a deleted topic.
     pub(crate) fn forget(&self, topic: &TopicId) {
         self.lock().remove(&RetentionWork::Topic(topic.clone()));
     }
 
-    /// Forgets how long to wait: whoever asks by hand wants it tried.
+    /// Ends all waiting: a request by an operator is tried at once.
     pub(crate) fn try_all(&self) {
         self.lock().values_mut().for_each(|failing| failing.left = 0);
     }
 
-    /// Whether something is to be tried at this tick.
+    /// Whether this work is to be tried at this tick.
     pub(super) fn is_due(&self, work: &RetentionWork) -> bool {
         let mut failures = self.lock();
         let Some(failing) = failures.get_mut(work) else { return true };
@@ -112,7 +125,7 @@ impl RetentionFailures {
         is_due
     }
 
-    /// Notes what a try came to.
+    /// Records the outcome of a try.
     pub(super) fn note<T>(&self, work: &RetentionWork, outcome: &Result<T>) {
         let mut failures = self.lock();
         let Err(error) = outcome else {

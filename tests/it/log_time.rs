@@ -1,9 +1,9 @@
 //! The time of a log: it never falls and always moves, whatever the wall clocks of its brokers do.
 
 use crate::scenario::{check, subject_type_id, topic_id, type_id};
+use contract::api::*;
 use contract::{
-    ClaimAnswer, EventBroker, Kind, NewClaim, NewEvent, NewEventType, NewTopic, PublishOutcome, Sequence, Timestamp,
-    TopicChange,
+    ClaimAnswer, Kind, NewClaim, NewEvent, NewEventType, NewTopic, PublishOutcome, Sequence, Timestamp, TopicChange,
 };
 use event_broker::{Broker, Clock, Config, ManualClock};
 use log::{Log, MemoryLog};
@@ -186,6 +186,34 @@ async fn a_jump_of_the_clock_that_passes_is_not_written() {
     assert_eq!(created().await, 8 * HOUR + 310 * SECOND);
 }
 
+/// A machine that had not set its clock yet started the broker: within a second every event was gone, without a word.
+#[tokio::test]
+async fn a_clock_that_is_ahead_at_the_start_deletes_nothing_and_forgets_no_key() {
+    let (folder, clock) = (TempDir::new().unwrap(), Arc::new(ManualClock::at(START)));
+    let broker = Broker::open_at(Config::folder(folder.path()), clock.clone()).await.unwrap();
+    let mut topic = NewTopic::new(topic_id("orders"));
+    topic.retention = Some("P30D".parse().unwrap());
+    broker.register_topic(topic).await.unwrap();
+    let mut placed = NewEventType::new(type_id("placed").parse().unwrap());
+    placed.topic = Some(topic_id("orders"));
+    broker.register_event_type(placed).await.unwrap();
+    broker.publish(event(Some(7)), None).await.unwrap();
+    broker.close().await;
+    drop(broker);
+    clock.step(3650 * DAY);
+    let broker = Broker::open_at(Config::folder(folder.path()), clock.clone()).await.unwrap();
+    assert!(broker.degradations().iter().any(|line| line.contains("ahead")), "{:?}", broker.degradations());
+    clock.advance(60 * SECOND);
+    assert_eq!(broker.expire().await.unwrap(), 0);
+    let again = broker.publish(event(Some(7)), None).await.unwrap();
+    assert_eq!(again.outcome, PublishOutcome::Duplicate { payload_mismatch: false });
+    // It was right, and the broker was off for ten years.
+    clock.advance(300 * SECOND);
+    assert_eq!(broker.expire().await.unwrap(), 1);
+    assert!(broker.degradations().is_empty(), "{:?}", broker.degradations());
+    broker.close().await;
+}
+
 #[tokio::test]
 async fn a_log_that_is_made_while_the_clock_is_in_doubt_does_not_believe_it_either() {
     let clock = Arc::new(ManualClock::at(START));
@@ -328,6 +356,10 @@ impl ModelledBroker {
                     std::fs::remove_dir_all(self.folder.path().join("state")).unwrap();
                 }
                 self.broker = Self::open(&self.log, &self.clock, &self.folder).await;
+                // Until the clock has lasted, nothing of before ends by it.
+                self.clock.advance(300 * SECOND);
+                let held = self.broker.degradations();
+                assert!(held.is_empty(), "{held:?}");
             }
         }
     }

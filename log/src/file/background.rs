@@ -229,7 +229,7 @@ impl BackgroundWorker {
 
     /// While room is short, seals the growing segment if retention would take it: it may hold most of a small volume.
     fn seal_growing_if_short(&self) {
-        if self.shared.space.room().allows_growth() && !self.shared.reserve.is_missing() {
+        if self.shared.space.room().allows_growth() && !self.shared.reserve.is_full() {
             return;
         }
         let is_wanted = {

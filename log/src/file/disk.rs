@@ -9,6 +9,9 @@
 
 use std::io;
 
+/// Zeros that are written at once.
+const ZEROS_AT_ONCE: usize = 1024 * 1024;
+
 /// The space of a volume, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VolumeSpace {
@@ -40,6 +43,11 @@ pub trait Disk: Send + Sync {
 
     /// Makes a file's contents durable, or with `None` which names the folder holds.
     fn sync(&self, name: Option<&str>) -> io::Result<()>;
+
+    /// Takes up this much space with a new file, whose contents do not matter.
+    fn allocate(&self, name: &str, bytes: u64) -> io::Result<()> {
+        write_zeros(bytes, |offset, zeros| self.write(name, offset, zeros))
+    }
 
     /// Takes the file away. `NotFound` where there is no such file.
     fn remove(&self, name: &str) -> io::Result<()>;
@@ -81,6 +89,24 @@ impl Disk for CachedOnlyDisk<'_> {
     fn space(&self) -> io::Result<Option<VolumeSpace>> {
         self.0.space()
     }
+}
+
+/// Writes this many zeros, some at a time.
+pub(crate) fn write_zeros(bytes: u64, mut write: impl FnMut(u64, &[u8]) -> io::Result<()>) -> io::Result<()> {
+    let zeros = vec![0; ZEROS_AT_ONCE];
+    let mut offset = 0;
+    while offset < bytes {
+        let length = (bytes - offset).min(ZEROS_AT_ONCE as u64);
+        write(offset, zeros.get(..length as usize).unwrap_or_default())?;
+        offset += length;
+    }
+    Ok(())
+}
+
+/// Whether a write failed because there is no room: on the volume, or within a quota.
+#[must_use]
+pub fn is_disk_full(cause: &io::Error) -> bool {
+    matches!(cause.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// `remove`, content if the file was gone already.

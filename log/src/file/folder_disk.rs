@@ -7,8 +7,12 @@
 
 use super::Disk;
 use super::disk::VolumeSpace;
+#[cfg(target_os = "linux")]
+use super::disk::write_zeros;
 use super::open_files::{FileHandle, FileHandles, OPEN_FILES_DEFAULT, OpenFiles};
 use crate::LogError;
+#[cfg(target_os = "linux")]
+use rustix::fs::{FallocateFlags, fallocate};
 use rustix::fs::{StatVfs, fstatvfs, statvfs};
 #[cfg(target_os = "linux")]
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
@@ -184,6 +188,19 @@ impl Disk for FolderDisk {
 
     fn write(&self, name: &str, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.handle(name, true)?.write(offset, bytes)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn allocate(&self, name: &str, bytes: u64) -> io::Result<()> {
+        let handle = self.handle(name, true)?;
+        match fallocate(&handle.file, FallocateFlags::empty(), 0, bytes) {
+            Ok(()) => Ok(()),
+            // A file system that cannot: zeros take up space too.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                write_zeros(bytes, |offset, zeros| handle.write(offset, zeros))
+            }
+            Err(cause) => Err(cause.into()),
+        }
     }
 
     fn truncate(&self, name: &str, length: u64) -> io::Result<()> {

@@ -15,6 +15,7 @@ use super::disk::discard;
 use super::file_names::{LogFileName, SegmentName};
 use super::frame_scan;
 use super::index::{LookupError, PagedIndex, SegmentIndex};
+use super::reserve::is_kept;
 use super::segment_head::{HEAD_BYTES, SegmentHead};
 use super::state::{ActiveSegment, LogState, SealedSegment};
 use super::torn::{self, LastSegment, SegmentTail};
@@ -70,7 +71,7 @@ pub(crate) fn recover(
         discard(disk, &name.index_file())?;
     }
     if let Some(tail) = &tail {
-        cut_tail(disk, tail, cuts)?;
+        cut_tail(disk, tail, cuts, options)?;
     }
     marks_file.tidy(disk, &files.trim_marks)?;
     sweep(disk, &files, &state)?;
@@ -78,9 +79,16 @@ pub(crate) fn recover(
 }
 
 /// Cuts what does not belong to a whole batch, keeping it aside, and makes the rest durable.
-fn cut_tail(disk: &dyn Disk, tail: &SegmentTail, cuts: &CutFolder<'_>) -> Result<(), LogError> {
+fn cut_tail(
+    disk: &dyn Disk,
+    tail: &SegmentTail,
+    cuts: &CutFolder<'_>,
+    options: &FileLogOptions,
+) -> Result<(), LogError> {
     let name = tail.head.name;
-    if tail.flaw.is_some() {
+    // On a full disk, where the reserve was given up, every copy takes room that freeing space needs.
+    let has_room = options.reserve_bytes == 0 || is_kept(disk, None)?;
+    if tail.flaw.is_some() && has_room {
         match cuts.keep_torn(disk, name, tail.end) {
             Ok(kept) => {
                 tracing::warn!(segment = name.base.get(), offset = tail.end, kept, "a torn tail was kept aside");
@@ -88,6 +96,8 @@ fn cut_tail(disk: &dyn Disk, tail: &SegmentTail, cuts: &CutFolder<'_>) -> Result
             // Nobody was told of it: a full disk must not keep the log from opening.
             Err(error) => tracing::warn!(segment = name.base.get(), %error, "a torn tail could not be kept aside"),
         }
+    }
+    if tail.flaw.is_some() {
         disk.truncate(&name.file(), tail.end)?;
     }
     discard(disk, &name.index_file())?;

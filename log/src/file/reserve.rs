@@ -1,91 +1,121 @@
 //! Space for freeing space: a file of zeros that is given up when the disk is full.
 //!
-//! - Removing needs a little room first: the facts that must outlive the removed events, and the removal marks. On a full
-//!   disk that room is the reserve's: the write that found no room is made again without it.
-//! - While it is missing the log calls itself full, and the ledger stores nothing but its own bookkeeping. The keeper
-//!   makes it again as soon as there is room.
+//! - Removing needs some room first: the facts that must outlive the removed events, the removal marks, and the copy of what
+//!   stays of a segment. On a full disk that room is the reserve's.
+//! - An append that finds the disk full gives nothing up: it is taken back, and the log says that it is full. From then on the
+//!   ledger appends nothing but what frees space, and for that the reserve is given up.
+//! - The log is full until the keeper finds room again, and makes the reserve again if it was given up.
 
 use super::Disk;
-use super::disk::discard;
+use super::disk::{VolumeSpace, discard, is_disk_full};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Bytes of the reserve of a data folder: a thousand times what one trim appends.
+/// Bytes of the reserve of a data folder at least.
 pub const RESERVE_BYTES: u64 = 8 * 1024 * 1024;
+/// The reserve is at most this part of the volume, unless that is less than [`RESERVE_BYTES`].
+const VOLUME_PARTS: u64 = 40;
 
 /// Its file, beside the segments.
 const FILE: &str = "reserve";
-/// Bytes written at once.
-const CHUNK_BYTES: usize = 1024 * 1024;
+/// The file that shows whether there is room, for a moment.
+const PROBE_FILE: &str = "reserve.probe";
+const PROBE_BYTES: u64 = 1024 * 1024;
 /// Looking for room costs a write: at least every so many refusals are worth it.
 const LOOK_EVERY: u64 = 64;
+
+/// Bytes of the reserve of a log with segments of this size: enough to let one segment go. What must outlive its events takes
+/// less than half of their bytes, and a segment is rewritten when less than half of it is left.
+#[must_use]
+pub fn reserve_bytes(segment_bytes: u64, volume: Option<VolumeSpace>) -> u64 {
+    let most = volume.map_or(u64::MAX, |volume| volume.total / VOLUME_PARTS);
+    (segment_bytes / 2).min(most).max(RESERVE_BYTES)
+}
 
 /// The reserve of one log.
 #[derive(Debug)]
 pub(crate) struct DiskReserve {
     bytes: u64,
     is_there: AtomicBool,
-    /// How often somebody found no room since it was given up.
+    /// An append found the disk full, and no room was found since.
+    is_disk_full: AtomicBool,
+    /// How often the log was asked for room since there is none.
     refusals: AtomicU64,
 }
 
 impl DiskReserve {
     /// A reserve of this size, not there yet; none at all if it is 0.
     pub(crate) fn new(bytes: u64) -> Self {
-        Self { bytes, is_there: AtomicBool::new(false), refusals: AtomicU64::new(0) }
+        Self {
+            bytes,
+            is_there: AtomicBool::new(false),
+            is_disk_full: AtomicBool::new(false),
+            refusals: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether the log keeps one.
+    pub(crate) const fn is_on(&self) -> bool {
+        self.bytes > 0
     }
 
     /// Whether it should be there and is not.
     pub(crate) fn is_missing(&self) -> bool {
-        self.bytes > 0 && !self.is_there.load(Ordering::Relaxed)
+        self.is_on() && !self.is_there.load(Ordering::Relaxed)
     }
 
-    /// Whether room is to be looked for, at this one of the times somebody found none: often at first, then now and then.
+    /// Whether there is room for nothing but what frees space.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_missing() || self.is_disk_full.load(Ordering::Relaxed)
+    }
+
+    /// Whether the keeper should look for room, at this one of the times the log was asked for some: often at first, then
+    /// now and then.
     pub(crate) fn should_check_space(&self) -> bool {
         let refusals = self.refusals.fetch_add(1, Ordering::Relaxed) + 1;
         refusals.is_power_of_two() || refusals.is_multiple_of(LOOK_EVERY)
     }
 
-    /// Makes it, if it is missing and there is room.
+    /// Looks whether there is room again, and makes the reserve if it is missing.
     pub(crate) fn fill(&self, disk: &dyn Disk) {
-        if !self.is_missing() {
+        if !self.is_full() {
             return;
         }
-        match self.make(disk) {
+        let filled = if self.is_missing() { self.make(disk) } else { probe(disk) };
+        match filled {
             Ok(()) => {
                 self.refusals.store(0, Ordering::Relaxed);
                 self.is_there.store(true, Ordering::Relaxed);
+                if self.is_disk_full.swap(false, Ordering::Relaxed) {
+                    tracing::info!("there is room on the disk again: everything is stored");
+                }
             }
             Err(error) => {
                 tracing::debug!(%error, bytes = self.bytes, "no room for the reserve: the disk is full, or nearly so");
-                let _ = discard(disk, FILE);
+                if self.is_missing() {
+                    let _ = discard(disk, FILE);
+                }
             }
         }
     }
 
     fn make(&self, disk: &dyn Disk) -> io::Result<()> {
-        if disk.list()?.iter().any(|(name, bytes)| name == FILE && *bytes == self.bytes) {
+        if is_kept(disk, Some(self.bytes))? {
             return Ok(());
         }
         discard(disk, FILE)?;
-        let zeros = vec![0; CHUNK_BYTES];
-        let mut offset = 0;
-        while offset < self.bytes {
-            let length = (self.bytes - offset).min(CHUNK_BYTES as u64);
-            disk.write(FILE, offset, zeros.get(..length as usize).unwrap_or_default())?;
-            offset += length;
-        }
+        disk.allocate(FILE, self.bytes)?;
         disk.sync(Some(FILE))?;
         disk.sync(None)
     }
 
-    /// Does `work`; if it finds the disk full, gives the reserve up and does it once more.
+    /// Does `work`, which frees space; if it finds the disk full, gives the reserve up and does it once more.
     pub(crate) fn spend_if_full(&self, disk: &dyn Disk, mut work: impl FnMut() -> io::Result<()>) -> io::Result<()> {
         match work() {
-            Err(cause) if cause.kind() == io::ErrorKind::StorageFull && self.give_up(disk) => {
+            Err(cause) if is_disk_full(&cause) && self.give_up(disk) => {
                 tracing::error!(
                     bytes = self.bytes,
-                    "the disk is full: the reserve was given up, and no events are stored until there is room again"
+                    "the disk is full: the reserve was given up, and only what frees space is stored until there is room again"
                 );
                 work()
             }
@@ -93,8 +123,58 @@ impl DiskReserve {
         }
     }
 
+    /// Does `work`, an append. If it finds the disk full for the first time, the log is full from then on; later ones free
+    /// space, and have the reserve.
+    pub(crate) fn append(&self, disk: &dyn Disk, mut work: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+        if !self.is_on() || self.is_full() {
+            return self.spend_if_full(disk, work);
+        }
+        let outcome = work();
+        if let Err(cause) = &outcome
+            && is_disk_full(cause)
+        {
+            self.is_disk_full.store(true, Ordering::Relaxed);
+            tracing::error!("the disk is full: only what frees space is stored until there is room again");
+        }
+        outcome
+    }
+
     /// Whether there was something to give up.
     fn give_up(&self, disk: &dyn Disk) -> bool {
         self.is_there.swap(false, Ordering::Relaxed) && discard(disk, FILE).is_ok()
+    }
+}
+
+/// Whether the file of a reserve is on the disk, of this size if one is given.
+pub(crate) fn is_kept(disk: &dyn Disk, bytes: Option<u64>) -> io::Result<bool> {
+    let is_reserve = |(name, length): &(String, u64)| name == FILE && bytes.is_none_or(|bytes| bytes == *length);
+    Ok(disk.list()?.iter().any(is_reserve))
+}
+
+/// Whether a little can be written.
+fn probe(disk: &dyn Disk) -> io::Result<()> {
+    let outcome = disk.allocate(PROBE_FILE, PROBE_BYTES);
+    discard(disk, PROBE_FILE)?;
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1024 * 1024;
+
+    #[test]
+    fn the_reserve_suffices_for_one_segment_and_leaves_a_small_volume_usable() {
+        let volume = |total| Some(VolumeSpace { free: total, total });
+        for (segment_bytes, volume, bytes) in [
+            (64 * MIB, volume(100_000 * MIB), 32 * MIB),
+            (64 * MIB, None, 32 * MIB),
+            (64 * MIB, volume(400 * MIB), 10 * MIB),
+            (64 * MIB, volume(160 * MIB), 8 * MIB),
+            (MIB, volume(100_000 * MIB), 8 * MIB),
+        ] {
+            assert_eq!(reserve_bytes(segment_bytes, volume), bytes, "{segment_bytes} {volume:?}");
+        }
     }
 }

@@ -3,12 +3,14 @@
 //! - Checked first, then written, synced, shown, answered; nothing is shown before it is durable.
 //! - A failed write, sync or roll poisons: what is on disk is no longer known, so nothing more is appended until the log
 //!   is opened again. Reading goes on, up to the last durable position.
+//! - A write that found the disk full is none of these where the log keeps a reserve: what was written of it is cut off, and
+//!   the caller is told that the log is full.
 //! - A file that cannot be opened for want of descriptors is none of these: nothing was written, and the caller may try
 //!   the same again.
 //! - Work per record is kept small: encode, checksum, push.
 
 use super::background::BackgroundTask;
-use super::disk::discard;
+use super::disk::{discard, is_disk_full};
 use super::file_names::SegmentName;
 use super::frame::{self, BODY_BYTES_MAX, BatchSlot};
 use super::index::SegmentIndex;
@@ -46,6 +48,8 @@ pub(crate) struct LogWriter {
 enum StoreError {
     /// There was no descriptor for its file, before anything of it was written.
     NotOpened(io::Error),
+    /// There was no room. What was written of it is taken back.
+    NoRoom(io::Error),
     /// A write or sync failed.
     Failed(io::Error),
 }
@@ -79,6 +83,7 @@ impl LogWriter {
         }
         self.store(batch).map_err(|failure| match failure {
             StoreError::NotOpened(cause) => LogError::Unavailable(Arc::new(cause)),
+            StoreError::NoRoom(cause) => LogError::Full(Arc::new(cause)),
             StoreError::Failed(cause) => {
                 let cause = Arc::new(cause);
                 self.poison = Some(Arc::clone(&cause));
@@ -158,12 +163,23 @@ impl LogWriter {
     fn write(&self, file: &str, offset: u64) -> Result<(), StoreError> {
         crash_point("append.before_write");
         let disk = &*self.shared.disk;
-        let written = self.shared.reserve.spend_if_full(disk, || disk.write(file, offset, &self.buffer));
-        written.map_err(StoreError::of_first_write)?;
+        let written = self.shared.reserve.append(disk, || disk.write(file, offset, &self.buffer));
+        written.or_else(|cause| {
+            self.take_back(cause, || disk.truncate(file, offset).and_then(|()| disk.sync(Some(file))))
+        })?;
         crash_point("append.after_write");
         self.shared.disk.sync(Some(file))?;
         crash_point("append.after_sync");
         Ok(())
+    }
+
+    /// A write failed. If only because there was no room, what is on disk is as it was before once `undo` is done.
+    fn take_back(&self, cause: io::Error, undo: impl FnOnce() -> io::Result<()>) -> Result<(), StoreError> {
+        if !self.shared.reserve.is_on() || !is_disk_full(&cause) {
+            return Err(StoreError::of_first_write(cause));
+        }
+        undo()?;
+        Err(StoreError::NoRoom(cause))
     }
 
     fn encode(&mut self, batch: &[Record], salt: u32) {
@@ -200,8 +216,8 @@ impl LogWriter {
     fn create(&self, head: &SegmentHead) -> Result<(), StoreError> {
         let (disk, file) = (&self.shared.disk, head.name.file());
         crash_point("roll.before_create");
-        let written = self.shared.reserve.spend_if_full(&**disk, || disk.write(&file, 0, &head.encode()));
-        written.map_err(StoreError::of_first_write)?;
+        let written = self.shared.reserve.append(&**disk, || disk.write(&file, 0, &head.encode()));
+        written.or_else(|cause| self.take_back(cause, || discard(&**disk, &file).and_then(|()| disk.sync(None))))?;
         Ok(self.sync_begun(head)?)
     }
 

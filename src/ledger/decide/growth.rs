@@ -1,20 +1,21 @@
-//! What makes a log grow for good, and is refused while its storage has too little room; what frees space, and is all that is
-//! stored on a full disk.
+//! Free space: which records are refused while the log's volume has too little of it.
 //!
-//! - Refused while room is short: events, and what is registered: topics, event types, handlers, projections, subscriptions, pools, tasks.
-//! - Not refused then: whatever frees space (trimming, deleting, reclaiming), changes of topics (a shorter retention frees space),
-//!   and everything that reading and finishing work needs: consumers, offsets, claims, dead letters, deliveries.
-//! - On a full disk all of that is refused but what frees space: there is no room but the reserve, which must suffice for it.
+//! - Refused while space is short: events, and registrations of topics, event types, handlers, projections,
+//!   subscriptions, pools and tasks.
+//! - Stored then: what frees space (trimming, deleting, reclaiming), changes of topics (a shorter retention frees
+//!   space), and everything that reading and finishing work needs: consumers, offsets, claims, dead letters,
+//!   deliveries.
+//! - On a full disk only what frees space is stored: the reserve is the only space left, and it must suffice for that.
 
 use crate::ledger::facts::dispatch::DispatchFact;
 use crate::ledger::facts::entry::Entry;
 use contract::{Error, Kind, Result};
 use log::StorageRoom;
 
-/// When it may be worth trying again, in seconds.
+/// When a client may try again, in seconds.
 const RETRY_AFTER_SECONDS: u32 = 10;
 
-/// Refuses what makes the log grow, unless there is room.
+/// Refuses what makes the log grow, unless there is free space.
 pub(crate) fn check_room(room: StorageRoom) -> Result<()> {
     let detail = match room {
         StorageRoom::Ample | StorageRoom::Low => return Ok(()),
@@ -28,7 +29,7 @@ pub(crate) fn check_room(room: StorageRoom) -> Result<()> {
     Err(Error::new(Kind::Unavailable, detail).with_retry_after(RETRY_AFTER_SECONDS))
 }
 
-/// Why nothing but what frees space is stored.
+/// The refusal of everything that does not free space.
 pub(in crate::ledger) fn disk_full() -> Error {
     let detail = "The disk is full, so nothing is stored but what frees space until there is room again; reading, trimming and \
                   deleting go on. Trim or delete topics, or make room on the disk; the broker goes on by itself.";
@@ -36,7 +37,7 @@ pub(in crate::ledger) fn disk_full() -> Error {
 }
 
 impl Entry {
-    /// Whether it makes the log grow for good.
+    /// Whether this fact makes the log grow permanently.
     pub(in crate::ledger) const fn grows(&self) -> bool {
         match self {
             Self::TopicRegistered { .. }
@@ -44,7 +45,7 @@ impl Entry {
             | Self::VersionsChanged { .. }
             | Self::HandlerPut { .. }
             | Self::ProjectionPut { .. } => true,
-            // Later ones say that it has its number, that it was changed, or that it is being deleted.
+            // Later ones record that the topic is numbered, changed or being deleted.
             Self::TopicPlaced { placed } => !placed.numbered && !placed.deleting,
             Self::Dispatch { what } => matches!(
                 what,
@@ -54,7 +55,7 @@ impl Entry {
         }
     }
 
-    /// Whether it frees space, or has to be remembered of what is freed: it is stored on a full disk too.
+    /// Whether this fact frees space, or must outlive what is removed: it is stored on a full disk, too.
     pub(in crate::ledger) const fn frees(&self) -> bool {
         match self {
             Self::DictionaryRaised { .. }
@@ -75,7 +76,7 @@ impl Entry {
             | Self::SnapshotBegan {}
             | Self::SnapshotPart { .. }
             | Self::SnapshotTaken { .. }
-            // Written again so that the entry that said so can go.
+            // Written again so that the original entry can be removed.
             | Self::AnswerKept { kept_at: Some(_), .. } => true,
             Self::TopicPlaced { .. } => !self.grows(),
             Self::Dispatch { what } => {
@@ -89,7 +90,8 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::decide::decision::{Decision, Overlay};
+    use crate::ledger::decide::decision::Decision;
+    use crate::ledger::decide::overlay::Overlay;
     use crate::ledger::disk::table::DiskTables;
     use crate::ledger::state::LedgerState;
     use contract::{FencingToken, Offset, Position, Sequence, Timestamp, Topic};
@@ -133,9 +135,9 @@ mod tests {
         }
     }
 
-    /// Claims and releases went on while the disk was full, took the reserve, and then nothing could be trimmed.
+    /// Claims and releases were stored while the disk was full. They used up the reserve, and nothing could be trimmed.
     #[test]
-    fn on_a_full_disk_work_that_was_begun_does_not_take_the_room_for_freeing_space() {
+    fn on_a_full_disk_claims_do_not_take_the_reserve_that_trimming_needs() {
         let id: contract::TopicId = "gts.hx.core.events.topic.v1~".parse().unwrap();
         let claim = crate::ledger::ClaimKey { handler: "h".to_owned(), topic: 1, sequence: Sequence(1) };
         let works = || {

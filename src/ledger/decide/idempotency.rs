@@ -1,28 +1,31 @@
-//! Answers kept under a key of the caller's, so that a request sent again is answered again and not carried out again.
+//! Replies stored under the idempotency key of a request, so that a repeated request receives the same reply and is not
+//! executed again.
 //!
-//! - An answer is written by the decision it answers: in one append with what was decided, or with nothing where that
-//!   was a refusal. Neither can be there without the other.
-//! - The key is looked at before anything else in the decision. Two requests with one key are in the log's order,
-//!   whichever process they came through; the second is told so and finds the first one's answer.
-//! - A key is a row of the table of idempotency keys, under a fingerprint of its own, and lives as long as its ticket says.
+//! - A reply is written by the decision it belongs to: in one append with what was decided, or alone if that was a
+//!   refusal. Neither can be in the log without the other.
+//! - The decision checks the key before anything else. The log orders two requests with one key, whichever process
+//!   received them; the second one is refused, and its caller finds the reply to the first.
+//! - A key is a row of the table of idempotency keys, under a fingerprint of its own, for as long as its request says.
 //!
-//! What status, headers and body mean, and which answers are worth keeping, is the business of who renders them.
+//! What status, headers and body mean, and which replies are stored, is decided by the caller that renders them.
 
 use super::decision::Decision;
 use crate::ledger::disk::row_codec::IdempotencyRow;
 use crate::ledger::facts::entry::Entry;
+use crate::ledger::facts::placement::LogLocation;
 use crate::ledger::writer::command::Command;
 use contract::{Error, Kind, Position, Result};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use uuid::Uuid;
 
-/// An answer as it is kept.
+/// A reply in the form that is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredReply {
     /// Its status.
     pub status: u16,
-    /// The headers that belong to it.
+    /// Its headers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(String, String)>,
     /// Its body, piece by piece.
@@ -30,70 +33,86 @@ pub struct StoredReply {
     pub body: Vec<ReplyPiece>,
 }
 
-/// A piece of a kept body.
+impl StoredReply {
+    /// Whether it names events of other logs.
+    pub(in crate::ledger) fn spans_logs(&self) -> bool {
+        self.body.iter().any(|piece| matches!(piece, ReplyPiece::EventOf { .. }))
+    }
+}
+
+/// A piece of a stored body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ReplyPiece {
-    /// As it is.
+    /// Literal text.
     Text(String),
     /// The text of the event stored at this position of the same log.
     Event(Position),
+    /// The text of an event in another log.
+    EventOf {
+        /// The log.
+        log: LogLocation,
+        /// The event's position there.
+        position: Position,
+        /// The event's id: a log that was created again has other events at its positions.
+        id: Uuid,
+    },
 }
 
-/// A request under a key: by which it is known, and what tells it from another under the same key.
+/// A request with an idempotency key: the fingerprint of the key, and that of the request to compare repetitions with.
 #[derive(Debug)]
 pub struct IdempotentRequest {
     /// Fingerprint of the key and its scope.
     pub key: u128,
     /// Fingerprint of the request.
     pub digest: u64,
-    /// How long the key lives, in milliseconds.
+    /// The lifetime of the key, in milliseconds.
     pub lives_millis: i64,
     kept: AtomicBool,
 }
 
 impl IdempotentRequest {
-    /// A request whose answer is not kept yet.
+    /// A request whose reply is not stored yet.
     #[must_use]
     pub const fn new(key: u128, digest: u64, lives_millis: i64) -> Self {
         Self { key, digest, lives_millis, kept: AtomicBool::new(false) }
     }
 
-    /// Whether its answer is in the log.
+    /// Whether its reply is in the log.
     #[must_use]
     pub fn is_recorded(&self) -> bool {
         self.kept.load(Ordering::Relaxed)
     }
 
-    /// Whether a key remembered at `time` still lives at `now`.
+    /// Whether a key stored at `time` is still valid at `now`.
     #[must_use]
     pub const fn is_alive(&self, time: i64, now: i64) -> bool {
         now.saturating_sub(time) < self.lives_millis
     }
 
-    /// Its answer is in the log.
+    /// Notes that its reply is in the log.
     pub(in crate::ledger) fn mark_recorded(&self) {
         self.kept.store(true, Ordering::Relaxed);
     }
 
-    /// Refuses what another request with its key was decided about before.
+    /// Refuses the request if another request with its key was decided before.
     fn check(&self, decision: &Decision<'_>) -> Result<()> {
         match decision.recorded_reply(self.key)? {
-            Some(known) if !self.is_alive(known.time, decision.now()) => Ok(()),
+            Some(known) if !self.is_alive(known.time, decision.time_for(known.time)) => Ok(()),
             Some(known) if known.digest == self.digest => Err(Self::in_flight()),
             Some(_) => Err(Self::reused()),
             None => Ok(()),
         }
     }
 
-    /// The first request with this key is not done, or only just.
+    /// The error while the first request with this key is running, or has only just ended.
     #[must_use]
     pub fn in_flight() -> Error {
         let detail = "The first request with this Idempotency-Key is still running; repeat it for its answer.";
         Error::new(Kind::IdempotencyKeyInFlight, detail).with_retry_after(1)
     }
 
-    /// The key stands for another request.
+    /// The error if the key was used for another request.
     #[must_use]
     pub fn reused() -> Error {
         let detail = "This Idempotency-Key was used for another request; use a new key for a new request.";
@@ -105,10 +124,10 @@ impl IdempotentRequest {
     }
 }
 
-/// How an answer is rendered; `None`: it is not worth keeping.
+/// How a reply is rendered; `None`: it is not stored.
 type RenderReply<A> = dyn Fn(Result<&A, &Error>) -> Option<StoredReply> + Send + Sync;
 
-/// What to keep of an answer of this type; nothing, where nobody gave a key.
+/// Renders the reply to store from an answer of this type; stores nothing for a request without a key.
 pub struct ReplyRecorder<A>(Option<ActiveRecorder<A>>);
 
 struct ActiveRecorder<A> {
@@ -117,13 +136,14 @@ struct ActiveRecorder<A> {
 }
 
 impl<A: 'static> ReplyRecorder<A> {
-    /// Nobody gave a key.
+    /// For a request without a key.
     #[must_use]
     pub const fn disabled() -> Self {
         Self(None)
     }
 
-    /// What `render` makes of the answer, under `ticket`. It is called while deciding, so it must be pure.
+    /// Stores what `render` makes of the answer, under the key of `ticket`. It is called while deciding, so it must be
+    /// pure.
     pub fn new(
         request: Arc<IdempotentRequest>,
         render: impl Fn(Result<&A, &Error>) -> Option<StoredReply> + Send + Sync + 'static,
@@ -131,14 +151,15 @@ impl<A: 'static> ReplyRecorder<A> {
         Self(Some(ActiveRecorder { ticket: request, render: Arc::new(render) }))
     }
 
-    /// Whether there is something to keep.
+    /// Whether a reply is to be stored.
     #[must_use]
     pub const fn is_enabled(&self) -> bool {
         self.0.is_some()
     }
 
-    /// The same for a decision whose answer is not yet what the caller gets. `view` makes it that, of what was read before
-    /// the decision, and is pure; `None` is an answer that the caller never sees, and that has changed nothing.
+    /// Adapts the recorder to a command whose answer is not yet what the caller receives. `view` converts it, with what
+    /// was read before the decision, and is pure; `None` is an answer that the caller never sees, and that has changed
+    /// nothing: it is not stored.
     #[must_use]
     pub fn map_answer<B: 'static>(
         &self,
@@ -155,7 +176,7 @@ impl<A: 'static> ReplyRecorder<A> {
         }))
     }
 
-    /// The command that decides `command` and keeps its answer; the command itself where nothing is kept.
+    /// The command that decides `command` and stores its reply; the command itself if nothing is stored.
     pub(in crate::ledger) fn wrap<C: Command<Answer = A>>(self, command: C) -> Result<IdempotentCommand<C>, C> {
         match self.0 {
             Some(ActiveRecorder { ticket, render }) => Ok(IdempotentCommand { command, ticket, render }),
@@ -173,14 +194,15 @@ impl<A> Clone for ReplyRecorder<A> {
     }
 }
 
-/// A command whose answer is kept under a key.
+/// A command whose reply is stored under a key.
 pub(in crate::ledger) struct IdempotentCommand<C: Command> {
     command: C,
     pub(in crate::ledger) ticket: Arc<IdempotentRequest>,
     render: Arc<RenderReply<C::Answer>>,
 }
 
-/// What became of a keyed command. A refusal stands inside: it is an answer, and undoes nothing but its own.
+/// The outcome of a command with a key. A refusal is inside: it is stored like any reply, and undoes only its own
+/// changes.
 pub(in crate::ledger) struct RecordedOutcome<A> {
     pub(in crate::ledger) answer: Result<A>,
     pub(in crate::ledger) is_kept: bool,
@@ -196,7 +218,8 @@ impl<C: Command> Command for IdempotentCommand<C> {
         if answer.is_err() {
             decision.undo(mark);
         }
-        // A full disk has no room for it. What is carried out there frees space, and does no more when it is done again.
+        // A full disk has no space for it. What is executed there frees space, and has no further effect when it is
+        // repeated.
         let kept = (self.render)(answer.as_ref()).filter(|_| !decision.is_full());
         let is_kept = kept.is_some();
         if let Some(kept) = kept {
@@ -206,17 +229,17 @@ impl<C: Command> Command for IdempotentCommand<C> {
     }
 
     fn bytes(&self) -> usize {
-        // The answer is about as large as what it answers.
+        // The reply is about as large as the request.
         2 * self.command.bytes()
     }
 }
 
-/// Keeps an answer by itself: what it answers was decided elsewhere, or was refused before any decision.
+/// Stores a reply by itself: its request was decided elsewhere, or was refused before any decision.
 pub(in crate::ledger) struct RecordReply {
     pub(in crate::ledger) ticket: Arc<IdempotentRequest>,
     pub(in crate::ledger) answer: StoredReply,
-    /// The registry that a refusal rests on. Where it has changed since, the refusal may be wrong by now and is not
-    /// kept: another process may have registered what was missing.
+    /// The version of the registry that a refusal depends on. If the registry has changed since, the refusal may be
+    /// wrong and is not stored: another process may have registered what was missing.
     pub(in crate::ledger) rests_on: Option<Position>,
 }
 
@@ -235,13 +258,13 @@ impl Command for RecordReply {
     fn bytes(&self) -> usize {
         let piece = |piece: &ReplyPiece| match piece {
             ReplyPiece::Text(text) => text.len(),
-            ReplyPiece::Event(_) => size_of::<ReplyPiece>(),
+            ReplyPiece::Event(_) | ReplyPiece::EventOf { .. } => size_of::<ReplyPiece>(),
         };
         2 * self.answer.body.iter().map(piece).sum::<usize>()
     }
 }
 
-/// The row of a kept answer, and its key; `None` for other facts.
+/// The table row of a stored reply, and its key; `None` for other facts.
 pub(in crate::ledger) fn row(entry: &Entry, position: Position, time: i64) -> Option<(u128, IdempotencyRow)> {
     match entry {
         Entry::AnswerKept { key, digest, kept_at, .. } => {
@@ -252,7 +275,7 @@ pub(in crate::ledger) fn row(entry: &Entry, position: Position, time: i64) -> Op
     }
 }
 
-/// A fingerprint as 32 hexadecimal digits: JSON's numbers are not that long.
+/// A fingerprint as 32 hexadecimal digits: JSON numbers are too short for it.
 pub(in crate::ledger) mod digits {
     use serde::{Deserialize, Deserializer, Serializer, de};
 
@@ -268,7 +291,7 @@ pub(in crate::ledger) mod digits {
 
 #[cfg(test)]
 mod tests {
-    use super::super::decision::Overlay;
+    use super::super::overlay::Overlay;
     use super::*;
     use crate::ledger::disk::table::DiskTables;
     use crate::ledger::state::LedgerState;
@@ -284,7 +307,7 @@ mod tests {
         Entry::OffsetCommitted { group: "billing".to_owned(), topic: topic(), offset: Offset(1) }
     }
 
-    /// Writes a fact, and answers 7 or is refused.
+    /// Appends a fact, and returns 7 or is refused.
     struct Write {
         refused: bool,
     }
@@ -354,7 +377,7 @@ mod tests {
         assert!(facts(&mut overlay).is_empty());
     }
 
-    /// Answers that the caller has to look again.
+    /// Returns that the caller has to read again.
     struct Look;
 
     impl Command for Look {
@@ -394,7 +417,7 @@ mod tests {
         let mut decision = Decision::new(&state, &mut overlay, 1);
         assert_eq!(again(&mut decision, 6), Some(Kind::IdempotencyKeyInFlight));
         assert_eq!(again(&mut decision, 5), Some(Kind::IdempotencyKeyReuse));
-        // A day later it is a new key, and the row is the newer one's.
+        // A day later the key has expired, and the row is that of the newer request.
         let mut decision = Decision::new(&state, &mut overlay, 1 + DAY);
         assert_eq!(again(&mut decision, 5), None);
         assert_eq!(again(&mut decision, 6), Some(Kind::IdempotencyKeyReuse));
@@ -406,7 +429,7 @@ mod tests {
         let (mine, mut theirs) = (keyed(5, false), Overlay::default());
         assert!(mine.decide(&mut Decision::new(&state, &mut overlay, 1)).is_ok());
         keyed(5, false).decide(&mut Decision::new(&state, &mut theirs, 1)).unwrap();
-        // My append failed its compare: what they wrote is read, and the same command decided on that.
+        // The append failed its compare: the other process's records are read, and the same command is decided on them.
         overlay.clear();
         theirs.take_records().iter().for_each(|record| state.apply(record).unwrap());
         let again = mine.decide(&mut Decision::new(&state, &mut overlay, 1));

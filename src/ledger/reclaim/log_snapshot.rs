@@ -71,6 +71,15 @@ impl io::Write for SnapshotPartWriter {
     }
 }
 
+/// What is done about a log whose entries were reclaimed and that holds no whole snapshot of what they said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::ledger) enum MissingSnapshot {
+    /// It is damaged.
+    Refuse,
+    /// A repair keeps what can be kept: what the checkpoint knows, however old it is, and what the entries left say.
+    DoWithout,
+}
+
 /// The state, with what a snapshot in the log says instead of entries that were reclaimed before they were folded.
 ///
 /// The tables stay as they are: what the reclaimed entries put there was written again behind the snapshot.
@@ -78,6 +87,7 @@ pub(in crate::ledger) async fn skip_reclaimed(
     log: &dyn Log,
     state: LedgerState,
     folder: Option<&Path>,
+    without: MissingSnapshot,
 ) -> Result<LedgerState, LogError> {
     let folded = state.tail(TopicNumber::LEDGER);
     let earliest = match log.headers(ReadRange::Topic(TopicNumber::LEDGER, folded), ONE).await {
@@ -87,6 +97,7 @@ pub(in crate::ledger) async fn skip_reclaimed(
     };
     let snapshot = match find(log, earliest).await? {
         Some(snapshot) => snapshot,
+        None if without == MissingSnapshot::DoWithout => return Ok(without_snapshot(state, earliest)),
         None => return Err(missing(folder, earliest)),
     };
     tracing::info!(
@@ -95,6 +106,18 @@ pub(in crate::ledger) async fn skip_reclaimed(
         "entries were reclaimed; the state is taken from the snapshot in the log"
     );
     Ok(merge_snapshot(state, snapshot))
+}
+
+/// The state to fold what is left of the entries on, where nothing says what those before `earliest` did.
+fn without_snapshot(mut state: LedgerState, earliest: Sequence) -> LedgerState {
+    let last = Sequence(earliest.get().saturating_sub(1));
+    tracing::warn!(
+        known = state.tail(TopicNumber::LEDGER).get(),
+        lost_through = last.get(),
+        "the snapshot of reclaimed entries is lost: the state is what is known from before, and what the entries left say"
+    );
+    state.lost_facts_through = last;
+    state
 }
 
 /// The state of the snapshot over the tables of `state`, which may be behind it.

@@ -11,6 +11,7 @@
 //! 3. What is left of it is in the tables: answers that still live, rows of events that are gone. It is written again.
 //! 4. `snapshotTaken` says that the entries may go; when they are old enough, the engine removes them.
 //!
+//! - Before entries are removed, a checkpoint that covers them is written: the snapshot in the log is not the only copy.
 //! - Cut short anywhere before the fourth step, nothing has changed: the next run begins anew. After it, removing is
 //!   idempotent and done by whoever looks next.
 //! - A fold of what is left comes to the state of a fold of everything, but for rows of the tables that have expired.
@@ -39,6 +40,8 @@ use usage::{EntryUsage, ReclaimPolicy};
 pub(super) const PART_BYTES: usize = 256 * 1024;
 /// Parts that wait to be appended while the next one is rendered.
 const PARTS_WAITING_MAX: usize = 2;
+/// On a full disk a run may write again this much at most: it is a small part of the room that is kept for freeing space.
+const FULL_BYTES_MAX: u64 = 1024 * 1024;
 /// How much is read of the entries that go, and written again at once.
 const PAGE: ReadLimit = ReadLimit { records: 2048, bytes: 256 * 1024 };
 /// How the bodies begin of entries that speak of rows of the tables.
@@ -66,8 +69,9 @@ pub(crate) async fn reclaim_if_due(ledger: &Ledger, policy: &ReclaimPolicy) {
 
 /// Takes a snapshot where the log needs one: entries were reclaimed before, and parts of the last one may be lost.
 pub(crate) async fn renew_snapshot(ledger: &Ledger) -> Result<()> {
-    let reclaimable = ledger.query_state(|state| state.usage().reclaimable()).await?;
-    if reclaimable.through > Sequence::ZERO {
+    let lost = |state: &crate::ledger::LedgerState| state.lost_facts_through;
+    let through = ledger.query_state(move |state| state.usage().reclaimable().through.max(lost(state))).await?;
+    if through > Sequence::ZERO {
         take_snapshot(ledger, PART_BYTES).await?;
     }
     Ok(())
@@ -94,15 +98,39 @@ async fn reclaim_once(ledger: &Ledger, policy: &ReclaimPolicy) -> Result<Reclaim
     let mut reclaimed = ReclaimReport::default();
     let Some(usage) = remove_old(ledger, policy, &mut reclaimed).await? else { return Ok(reclaimed) };
     let now = ledger.now();
-    if !usage.is_due(policy, now) || ledger.log().is_full() || !may_begin(ledger, &usage, now).await? {
+    let has_room = !ledger.log().is_full() || usage.bytes() <= FULL_BYTES_MAX;
+    if !usage.is_due(policy, now) || !has_room || !may_begin(ledger, &usage, now).await? {
         return Ok(reclaimed);
     }
     ledger.log().may_remove().await.map_err(not_removed)?;
+    check_readable(ledger).await?;
     if let Some((bytes, live_bytes)) = take_snapshot(ledger, PART_BYTES).await? {
         reclaimed = ReclaimReport { bytes, live_bytes, ..reclaimed };
         remove_old(ledger, policy, &mut reclaimed).await?;
     }
     Ok(reclaimed)
+}
+
+/// Refuses to begin where an entry that would go cannot be read: what it says of rows of the tables has to be written again.
+/// Known before anything is appended, or every try would append a whole snapshot for nothing.
+async fn check_readable(ledger: &Ledger) -> Result<()> {
+    let mut after = Sequence::ZERO;
+    loop {
+        let page = match ledger.log().read(ReadRange::Topic(TopicNumber::LEDGER, after), PAGE).await {
+            Err(LogError::Trimmed(earliest)) => {
+                after = Sequence(earliest.get().saturating_sub(1));
+                continue;
+            }
+            Err(error @ LogError::Damaged(_)) => {
+                let detail = "An entry of the broker's own is damaged. Stop the broker and run `event-broker repair` on its \
+                              data folder.";
+                return Err(Error::new(Kind::Unavailable, detail).with_source(error));
+            }
+            page => page.map_err(read_failed)?,
+        };
+        let Some(last) = page.last() else { return Ok(()) };
+        after = last.header.sequence;
+    }
 }
 
 /// Removes the entries that may go. `None`: there are some that are too young yet.
@@ -116,9 +144,11 @@ async fn remove_old(
     if through <= memo.removed_through() {
         return Ok(Some(usage));
     }
-    if ledger.now().saturating_sub(usage.reclaimable().at) < policy.keep_millis {
+    if ledger.time_for(usage.reclaimable().at).saturating_sub(usage.reclaimable().at) < policy.keep_millis {
         return Ok(None);
     }
+    // The snapshot in the log is the only one: a bit of it that flips must not take what it says with it.
+    ledger.checkpoint().await?;
     crash_point("reclaim.before_remove");
     ledger.log().remove(TopicNumber::LEDGER, through).await.map_err(not_removed)?;
     crash_point("reclaim.after_remove");
@@ -331,7 +361,7 @@ impl Command for RewriteRows {
         for OldReply { position, key, digest, answer, body_bytes } in &self.answers {
             if let Some(row) = decision.recorded_reply(*key)?
                 && row.position == *position
-                && decision.now().saturating_sub(row.time) < answers_millis
+                && decision.time_for(row.time).saturating_sub(row.time) < answers_millis
             {
                 let (key, digest, answer) = (*key, *digest, answer.clone());
                 decision.add_entry(Entry::AnswerKept { key, digest, answer, kept_at: Some(row.time) })?;
@@ -363,7 +393,7 @@ impl RewriteRows {
         // Which topic a key is of is not known here; past the longest window it counts in none.
         let window = decision.registry().longest_window_millis();
         for (key, remembered) in &self.carried.keys {
-            if decision.now().saturating_sub(remembered.time) < window
+            if decision.time_for(remembered.time).saturating_sub(remembered.time) < window
                 && decision.stored_key(*key)? == Some(*remembered)
             {
                 carried.keys.push((*key, *remembered));

@@ -37,6 +37,12 @@ macro_rules! state_tables {
                 self.$table.read().unwrap_or_else(PoisonError::into_inner)
             })*
 
+            /// Lets leases and sessions end so much later.
+            pub(in crate::ledger) fn extend_leases(&self, millis: i64) {
+                self.claims.write().unwrap_or_else(PoisonError::into_inner).extend_leases(millis);
+                self.consumers.write().unwrap_or_else(PoisonError::into_inner).extend_sessions(millis);
+            }
+
             /// Folds one durable fact into every table.
             pub(in crate::ledger) fn apply(&self, entry: &Entry, header: &RecordHeader) {
                 $(StateTable::apply(&mut *self.$table.write().unwrap_or_else(PoisonError::into_inner), entry, header);)*
@@ -162,7 +168,8 @@ impl From<StateTablesSnapshot> for StateTables {
 mod tests {
     use super::super::consumers::GroupKey;
     use super::*;
-    use crate::ledger::decide::decision::{Decision, Overlay};
+    use crate::ledger::decide::decision::Decision;
+    use crate::ledger::decide::overlay::Overlay;
     use crate::ledger::disk::table::DiskTables;
     use crate::ledger::state::LedgerState;
     use contract::{NewProjection, Offset, TopicId};

@@ -21,19 +21,22 @@
 pub(super) mod appender;
 mod batch_size;
 pub(super) mod command;
+mod inbox;
 mod outage;
 
 use super::failure::unavailable;
 use super::state::LedgerState;
 use super::{LedgerView, WriterMessage};
 use crate::clock::LogClock;
-use crate::ledger::decide::decision::{Decision, Overlay};
+use crate::ledger::decide::decision::Decision;
+use crate::ledger::decide::overlay::Overlay;
 use crate::ledger::disk::checkpoint::CheckpointScheduler;
 use crate::ledger::state::{catch_up, dead_letters};
 use appender::{AppendBatch, AppendNumber, Appender, FailedAppend};
 use command::QueuedCommand;
 use contract::{Error, Position};
-use log::{Log, LogError, Record, TopicNumber};
+use inbox::{TAKE_MAX, fitting, gather, refill};
+use log::{Log, LogError, Record, StorageRoom, TopicNumber};
 use outage::{ANSWER_MAX, LogOutage, RetryBudget};
 use std::collections::VecDeque;
 use std::io;
@@ -44,11 +47,6 @@ use tokio::time::MissedTickBehavior;
 
 /// Bytes of bodies that may gather behind the batch on its way to disk; what comes later waits.
 const GATHERED_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// Bytes of commands that are decided at once; the rest waits for the next turn. What is decided is held twice more until
-/// it is durable: as records, and as the bytes of the batch.
-const DECIDED_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Most commands taken from the queue at once.
-const TAKE_MAX: usize = 128;
 /// This many decided records are handed over, so that an idle disk need not wait for the rest.
 const HAND_OVER_RECORDS: usize = 64;
 
@@ -77,6 +75,8 @@ pub(super) struct LedgerWriter {
     pub(super) outage: Option<LogOutage>,
     /// It was away, and nothing was written since.
     pub(super) retry_budget: Option<RetryBudget>,
+    /// The last append found no room.
+    pub(super) was_full: bool,
     /// Why nothing is promised any more.
     pub(super) failed: Option<Error>,
 }
@@ -130,11 +130,13 @@ impl LedgerWriter {
     /// Handles what was waiting, as much of it as fits; answers whom to tell if one of them was the order to close.
     fn take(&mut self, taken: &mut Vec<WriterMessage>) -> Option<oneshot::Sender<()>> {
         let now = self.clock.now();
+        self.state.clock_hold = self.clock.hold();
         let mut closing = None;
         for message in taken.drain(..fitting(taken)) {
             match message {
                 WriterMessage::Command(job) => self.decide(job, now),
                 WriterMessage::Query(ask) => ask(&self.state),
+                WriterMessage::Checkpoint(reply) => self.checkpoints.request(&mut self.state, now, reply),
                 WriterMessage::Close(reply) => closing = Some(reply),
             }
             if self.overlay.records() >= HAND_OVER_RECORDS {
@@ -154,6 +156,7 @@ impl LedgerWriter {
             return job.answer(Err(error));
         }
         let room = self.log.room();
+        self.was_full &= room == StorageRoom::Full;
         let mut decision = Decision::new(&self.state, &mut self.overlay, now);
         decision.room = room;
         let before = decision.position();
@@ -173,7 +176,10 @@ impl LedgerWriter {
 
     /// Takes over a checkpoint that is done, and tells readiness whether it failed.
     fn collect_checkpoint(&mut self) {
-        self.checkpoints.collect(&mut self.state, self.clock.now());
+        let now = self.clock.now();
+        self.checkpoints.collect(&mut self.state, now);
+        // Somebody may have asked for a later one.
+        self.checkpoints.start_if_due(&mut self.state, now);
         self.shared.report_warning(self.checkpoints.warning());
     }
 
@@ -205,6 +211,7 @@ impl LedgerWriter {
         match appended {
             Some(Ok(AppendBatch { turn, records })) => {
                 self.retry_budget = None;
+                self.was_full = false;
                 self.last_appended = turn;
                 if let Err(error) = self.apply(&records) {
                     return self.fail(unavailable(error));
@@ -216,6 +223,7 @@ impl LedgerWriter {
                 self.fail(unavailable(LogError::Diverged(self.state.position())));
             }
             Some(Err(FailedAppend { error: LogError::TailMoved(tail), .. })) => self.decide_again(tail).await,
+            Some(Err(FailedAppend { error: LogError::Full(cause), .. })) => self.on_full_log(cause),
             Some(Err(FailedAppend { error, unsure })) => self.on_log_error(error, unsure),
             None => self.fail(unavailable(stopped())),
         }
@@ -312,6 +320,17 @@ impl LedgerWriter {
         outcome
     }
 
+    /// There was no room for what was decided, and nothing of it was written. It is decided again: by now the log says that
+    /// it is full, and only what frees space is stored. If there is no room even for that, everything is refused.
+    fn on_full_log(&mut self, cause: Arc<io::Error>) {
+        self.overlay.clear();
+        self.appender.resume();
+        if std::mem::replace(&mut self.was_full, true) {
+            return self.refuse_waiting(&unavailable(LogError::Full(cause)));
+        }
+        self.decide_waiting();
+    }
+
     /// The log did not do as it was asked: its server is away, or it has failed for good. `unsure` is what was on its way.
     fn on_log_error(&mut self, error: LogError, unsure: Vec<AppendBatch>) {
         if !matches!(error, LogError::Unavailable(_)) {
@@ -401,40 +420,6 @@ impl LedgerWriter {
         } else if self.failed.is_none() {
             self.checkpoints.write_last(&mut self.state, self.clock.now());
         }
-    }
-}
-
-/// Waits for commands, unless some are left. None when there will be no more.
-async fn refill(taken: &mut Vec<WriterMessage>, inbox: &mut mpsc::Receiver<WriterMessage>) {
-    if taken.is_empty() {
-        inbox.recv_many(taken, TAKE_MAX).await;
-    }
-}
-
-/// How many of these are decided at once: at least one.
-fn fitting(taken: &[WriterMessage]) -> usize {
-    let mut bytes = 0;
-    let fits = |message: &&WriterMessage| {
-        let fits = bytes < DECIDED_BYTES_MAX;
-        bytes += match message {
-            WriterMessage::Command(job) => job.bytes(),
-            WriterMessage::Query(_) | WriterMessage::Close(_) => 0,
-        };
-        fits
-    };
-    taken.iter().take_while(fits).count()
-}
-
-/// Lets everybody who is ready to run send its command first: what is decided together is appended together. Where
-/// nobody is, that takes no time.
-async fn gather(taken: &mut Vec<WriterMessage>, inbox: &mut mpsc::Receiver<WriterMessage>) {
-    if taken.len() < TAKE_MAX {
-        tokio::task::yield_now().await;
-    }
-    while taken.len() < TAKE_MAX
-        && let Ok(message) = inbox.try_recv()
-    {
-        taken.push(message);
     }
 }
 

@@ -2,11 +2,13 @@
 
 use super::{EVENTS, contents, event, filled, flip, frames, open, repair, sequences, spoil, text};
 use crate::cli::run;
-use crate::scenario::topic_id;
-use contract::{EventBroker, NewProjection, Sequence};
+use crate::scenario::{copy_folder, topic_id, type_id};
+use contract::api::*;
+use contract::{NewEventType, NewProjection, Sequence};
 use event_broker::{Broker, RepairLosses, acknowledged_state, pending_repair};
 use std::fs;
 use std::path::Path;
+use tempfile::TempDir;
 
 /// Flips one bit in the body of the last fact of a kind.
 fn spoil_fact(folder: &Path, kind: &str) {
@@ -81,4 +83,94 @@ async fn a_checkpoint_that_the_system_does_not_let_us_read_is_not_taken_for_none
     assert!(contents(folder.path()) == before, "nothing is cut on a guess");
     run(&["repair", "--data", text(folder.path())]).expect(1);
     assert!(contents(folder.path()) == before);
+}
+
+/// Entries of the folder's log of a kind.
+fn facts(folder: &Path, kind: &str) -> usize {
+    let is_it = |frame: &super::RecordFrame| frame.topic == 0 && frame.body.contains(&format!("\"fact\":\"{kind}\""));
+    frames(folder).iter().filter(|frame| is_it(frame)).count()
+}
+
+/// A broker on the folder that may reclaim everything at once.
+async fn reclaiming(folder: &Path) -> Broker {
+    let mut config = super::config(folder);
+    config.maintenance.reclaim_after_secs = 0;
+    Broker::open(config).await.unwrap()
+}
+
+/// One damaged bit in the only snapshot, and `state/` lost or older than it: `repair` failed for ever and left it worse.
+#[tokio::test]
+async fn a_log_whose_snapshot_of_reclaimed_entries_is_lost_is_repaired_with_what_is_left() {
+    for keeps_old_state in [false, true] {
+        let folder = filled().await;
+        let broker = reclaiming(folder.path()).await;
+        broker.put_projection("view", NewProjection::of_log()).await.unwrap();
+        broker.close().await;
+        drop(broker);
+        let (state, old_state) = (folder.path().join("state"), folder.path().join("old-state"));
+        fs::create_dir(&old_state).unwrap();
+        copy_folder(&state, &old_state).unwrap();
+        let broker = reclaiming(folder.path()).await;
+        broker.reclaim_now().await.unwrap();
+        broker.close().await;
+        drop(broker);
+        assert_eq!(facts(folder.path(), "eventTypeRegistered"), 0, "it is reclaimed");
+        spoil_fact(folder.path(), "snapshotPart");
+        fs::remove_dir_all(&state).unwrap();
+        if keeps_old_state {
+            fs::rename(&old_state, &state).unwrap();
+        } else {
+            fs::remove_dir_all(&old_state).unwrap();
+        }
+        let done = repair(folder.path());
+        assert!(done["lostFactsThrough"].as_u64().is_some_and(|through| through > 0), "{done}");
+        // What the repair found is in the log, and not in the checkpoint alone.
+        fs::remove_dir_all(&state).unwrap();
+        let broker = open(folder.path()).await;
+        assert_eq!(sequences(&broker).await, (1..=EVENTS).collect::<Vec<_>>());
+        assert_eq!(broker.projection("view").await.is_ok(), keeps_old_state, "an older checkpoint knows it");
+        if !keeps_old_state {
+            let placed = NewEventType::new(type_id("placed").parse().unwrap());
+            broker.register_event_type(placed).await.unwrap();
+        }
+        let next = broker.publish(event(EVENTS + 1), None).await.unwrap().event;
+        assert_eq!(u128::from(next.sequence.0), EVENTS + 1, "no number is given twice");
+        broker.close().await;
+    }
+}
+
+/// A damaged bit in a snapshot that a younger checkpoint covers is no reason not to open.
+#[tokio::test]
+async fn entries_are_not_reclaimed_before_a_checkpoint_covers_them() {
+    let folder = filled().await;
+    let broker = reclaiming(folder.path()).await;
+    broker.reclaim_now().await.unwrap();
+    // As a crash leaves it.
+    let crashed = TempDir::new().unwrap();
+    copy_folder(folder.path(), crashed.path()).unwrap();
+    spoil_fact(crashed.path(), "snapshotPart");
+    let opened = open(crashed.path()).await;
+    assert_eq!(sequences(&opened).await, (1..=EVENTS).collect::<Vec<_>>());
+    opened.close().await;
+    broker.close().await;
+}
+
+/// Each attempt to reclaim appended the whole small state once more before it met the damage.
+#[tokio::test]
+async fn a_damaged_entry_does_not_let_every_attempt_to_reclaim_append_a_snapshot() {
+    let folder = filled().await;
+    spoil_fact(folder.path(), "eventTypeRegistered");
+    let broker = reclaiming(folder.path()).await;
+    for _ in 0..3 {
+        let refused = broker.reclaim_now().await.expect_err("it cannot be read");
+        assert!(refused.detail().contains("event-broker repair"), "{refused}");
+    }
+    broker.close().await;
+    drop(broker);
+    assert_eq!(facts(folder.path(), "snapshotBegan"), 0);
+    repair(folder.path());
+    let broker = reclaiming(folder.path()).await;
+    broker.reclaim_now().await.unwrap();
+    assert_eq!(sequences(&broker).await, (1..=EVENTS).collect::<Vec<_>>());
+    broker.close().await;
 }

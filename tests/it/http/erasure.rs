@@ -147,3 +147,38 @@ async fn compacting_takes_an_order_to_erase_or_no_body_and_nothing_else() {
     assert_eq!((status.as_u16(), answer), (200, json!({"count": 0})));
     assert_eq!(server.post(&path, &json!({"eraze": true})).await.0, 422);
 }
+
+/// The stored response to a batch over two logs held the text of its events, and reclaiming wrote it again.
+#[tokio::test]
+async fn the_stored_response_to_a_batch_over_two_logs_does_not_repeat_its_events() {
+    if is_on_databases() {
+        return;
+    }
+    const SIDE_TOPIC: &str = "side.orders";
+    let server = Server::start_with(&[], &[]);
+    server.register(CREATED).await;
+    let topic = json!({"id": SIDE_TOPIC, "streaming": {"type": "file", "location": "file://side"}});
+    assert_eq!(server.post("/v1/topics", &topic).await.0, 201);
+    let side_type = json!({"id": "side.placed", "topic": SIDE_TOPIC});
+    assert_eq!(server.post("/v1/event-types", &side_type).await.0, 201);
+    let marked = |event_type: &str| {
+        let mut marked = event(event_type, "s");
+        marked["data"] = json!({"note": MARKER});
+        marked
+    };
+    let batch = json!({"events": [marked(CREATED), marked("side.placed")]});
+    let send = async || {
+        let request = server.client.post(format!("{}/v1/events:batch", server.url)).json(&batch);
+        super::answer(request.header("idempotency-key", "k")).await
+    };
+    let first = send().await;
+    assert_eq!(first.0.as_u16(), 207, "{}", first.1);
+    assert_eq!(send().await, first, "the events are read from both logs");
+    for topic in [TOPIC, SIDE_TOPIC] {
+        let trim = json!({"through": 1, "erase": true});
+        assert_eq!(server.post(&format!("/v1/topics/{topic}:trim"), &trim).await.0, 200);
+    }
+    assert_eq!(marked_files(server.path()), 0);
+    let (status, problem) = send().await;
+    assert_eq!((status.as_u16(), &problem["code"]), (410, &json!("EVENT_BROKER_TRIMMED")), "{problem}");
+}

@@ -73,8 +73,9 @@ pub(in crate::ledger) trait ClaimsFold {
             Entry::EventsPassed { group, topic, runs } => {
                 self.apply_group_progress(group, *topic, &GroupProgressChange::Passed(runs), header.position);
             }
-            Entry::EventsRepeated { group, topic, from, to } => {
-                self.apply_group_progress(group, *topic, &GroupProgressChange::Repeated(*from, *to), header.position);
+            Entry::EventsRepeated { group, topic, from, to, copies } => {
+                let change = GroupProgressChange::Repeated { from: *from, to: *to, copies };
+                self.apply_group_progress(group, *topic, &change, header.position);
             }
             Entry::GroupMoved { group, topic, offset } => {
                 self.apply_group_progress(group, *topic, &GroupProgressChange::Moved(*offset), header.position);
@@ -125,7 +126,12 @@ pub(in crate::ledger) trait ClaimsFold {
 pub(in crate::ledger) enum GroupProgressChange<'a> {
     Began(Offset),
     Passed(&'a [(Sequence, Sequence)]),
-    Repeated(Sequence, Sequence),
+    /// A range, and copies in it whose originals are not: the sequence that identifies each, and its own.
+    Repeated {
+        from: Sequence,
+        to: Sequence,
+        copies: &'a [(Sequence, Sequence)],
+    },
     Moved(Offset),
 }
 
@@ -156,6 +162,12 @@ impl ClaimRow {
 }
 
 impl ClaimRows {
+    /// Lets every lease end so much later: no time has passed for them.
+    pub(in crate::ledger) fn extend_leases(&mut self, millis: i64) {
+        let topics = self.handlers.values_mut().flat_map(|handler| handler.topics.values_mut());
+        topics.for_each(|claims| claims.open.extend_leases(millis));
+    }
+
     fn topic_mut(&mut self, handler: &str, topic: u32) -> Option<&mut TopicClaims> {
         if !self.handlers.contains_key(handler) {
             self.handlers.insert(handler.to_owned(), HandlerRows::default());
@@ -170,9 +182,16 @@ impl TopicClaims {
         match (&mut self.division, change) {
             (None, GroupProgressChange::Began(offset)) => self.division = Some(GroupProgress::starting_at(*offset, at)),
             (Some(division), GroupProgressChange::Passed(runs)) => division.pass(runs),
-            (Some(division), GroupProgressChange::Repeated(from, to)) => {
-                let again: Vec<_> = self.finished.run(*from, *to).collect();
+            (Some(division), GroupProgressChange::Repeated { from, to, copies }) => {
+                let mut again: Vec<_> = self.finished.run(*from, *to).collect();
+                let is_repeatable = |key| self.finished.get(key).is_some() && !self.finished.is_replaced(key);
+                let copies: Vec<_> = copies.iter().filter(|(key, _)| is_repeatable(*key)).collect();
                 self.finished.clear(*from, *to);
+                for (key, place) in copies {
+                    self.finished.clear(*key, *key);
+                    again.push(*place);
+                }
+                again.sort_unstable();
                 division.repeat(&again, at);
             }
             (Some(division), GroupProgressChange::Moved(offset)) => {

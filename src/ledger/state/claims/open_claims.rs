@@ -47,6 +47,19 @@ impl OpenClaims {
         self.begun.iter().copied()
     }
 
+    /// Lets every lease end so much later.
+    pub(super) fn extend_leases(&mut self, millis: i64) {
+        let is_live = |row: &&ClaimRow| matches!(row.standing, ClaimState::Live { .. });
+        let live: Vec<_> =
+            self.rows.iter().filter(|(_, row)| is_live(row)).map(|(at, row)| (*at, row.clone())).collect();
+        for (sequence, mut row) in live {
+            if let ClaimState::Live { until } = &mut row.standing {
+                *until = until.saturating_add(millis);
+            }
+            self.insert(sequence, row);
+        }
+    }
+
     pub(super) fn insert(&mut self, sequence: Sequence, row: ClaimRow) {
         self.remove(sequence);
         if let ClaimState::Live { until } = row.standing {

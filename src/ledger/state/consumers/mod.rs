@@ -29,6 +29,8 @@ pub struct ConsumerRows {
     groups: BTreeMap<String, GroupRow>,
     /// The number of offsets of all groups.
     offsets: usize,
+    /// Bytes of the definitions of all consumers.
+    bytes: usize,
 }
 
 /// A consumer as the log knows it.
@@ -96,6 +98,12 @@ impl ConsumerRow {
         Self { seen_at: consumer.last_seen_at.millis(), consumer: Arc::new(consumer) }
     }
 
+    /// The bytes of its definition.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        consumer_bytes(&self.consumer)
+    }
+
     /// The session timeout, in milliseconds.
     #[must_use]
     pub fn session_millis(&self) -> i64 {
@@ -119,6 +127,14 @@ impl ConsumerRow {
     pub fn deadline(&self) -> i64 {
         self.seen_at.saturating_add(self.session_millis()).saturating_add(self.unrecorded_millis())
     }
+}
+
+/// The bytes of a consumer's definition: its texts, and what a row has besides.
+#[must_use]
+pub fn consumer_bytes(consumer: &Consumer) -> usize {
+    let patterns = consumer.types.iter().chain(&consumer.subject_types).map(|pattern| pattern.as_str().len());
+    let cel = consumer.cel.as_ref().map_or(0, String::len);
+    size_of::<Consumer>() + consumer.consumer_group.len() + cel + patterns.sum::<usize>()
 }
 
 impl ConsumerRows {
@@ -275,6 +291,16 @@ pub(in crate::ledger) trait ConsumersFold {
     }
 }
 
+impl ConsumerRows {
+    /// Lets every session end so much later: no time has passed for them.
+    pub(in crate::ledger) fn extend_sessions(&mut self, millis: i64) {
+        for (id, mut entry) in self.consumers.clone() {
+            entry.seen_at = entry.seen_at.saturating_add(millis);
+            self.put_consumer(id, Some(entry));
+        }
+    }
+}
+
 impl ConsumersFold for ConsumerRows {
     fn known(&self, id: Uuid) -> Option<ConsumerRow> {
         self.consumers.get(&id).cloned()
@@ -283,9 +309,17 @@ impl ConsumersFold for ConsumerRows {
     fn put_consumer(&mut self, id: Uuid, entry: Option<ConsumerRow>) {
         if let Some(before) = self.consumers.remove(&id) {
             self.deadlines.remove(&(before.deadline(), id));
-            if entry.is_none() {
-                self.leave(&before.consumer.consumer_group, id);
+            match &entry {
+                // The same definition, seen later.
+                Some(entry) => debug_assert_eq!(entry.bytes(), before.bytes(), "a definition never changes"),
+                None => {
+                    self.leave(&before.consumer.consumer_group, id);
+                    debug_assert!(self.bytes >= before.bytes(), "every consumer was counted");
+                    self.bytes = self.bytes.saturating_sub(before.bytes());
+                }
             }
+        } else if let Some(entry) = &entry {
+            self.bytes += entry.bytes();
         }
         let Some(entry) = entry else { return };
         self.deadlines.insert((entry.deadline(), id));
