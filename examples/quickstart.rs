@@ -4,7 +4,8 @@
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
-use contract::{EventBroker, NewEvent, NewEventType, NewTopic, Offset, PublishOutcome, TopicRead};
+use contract::api::*;
+use contract::{NewEvent, NewEventType, NewTopic, Offset, PublishOutcome, TopicRead};
 use event_broker::{Broker, Config};
 use serde_json::value::RawValue;
 use std::error::Error;

@@ -36,7 +36,7 @@ mod types;
 pub use broker::{
     Broker, BrokerOpener, BrokerOutage, BrokerSlot, OpenError, SlotState, Supervisor, check_declared, opener,
 };
-pub use clock::{Clock, ClockReading, LogClock, ManualClock, SystemClock, TrustedClock};
+pub use clock::{Clock, ClockHold, ClockReading, LogClock, ManualClock, SystemClock, TrustedClock};
 pub use config::{Config, StorageConfig, TopicRoute, UnregisteredPolicy};
 pub use dispatch::pause_dispatch;
 pub use ledger::ReclaimReport;

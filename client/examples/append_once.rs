@@ -16,7 +16,8 @@
 //! For the tests: `WORKER_CRASH=after-effect@7` kills it at that place of the event with that sequence,
 //! `WORKER_FAIL=subject` makes the work on that subject fail, `WORKER_PARALLEL` and `WORKER_ORDER` are options.
 
-use contract::{Claim, EventBroker, StoredEvent, TopicId};
+use contract::api::*;
+use contract::{Claim, StoredEvent, TopicId};
 use event_broker_client::Client;
 use event_broker_client::handler::{self, HandlerOptions, HandlerRunner, RunnerState, WorkError, WorkOutcome};
 use std::error::Error;

@@ -21,7 +21,8 @@ use uuid::Uuid;
 /// [`contract::EventBroker`].
 ///
 /// ```no_run
-/// use contract::{EventBroker, TopicId, TopicRead};
+/// use contract::api::*;
+/// use contract::{TopicId, TopicRead};
 /// use event_broker_client::Client;
 ///
 /// # async fn example() -> contract::Result<()> {

@@ -9,8 +9,11 @@
 //! What the work is, and where a view is kept, is the program's own business ([`handler::Handle`],
 //! [`projection::Project`]).
 
+mod api;
 mod client;
+pub mod connection;
 pub mod handler;
+mod path;
 mod problem;
 pub mod projection;
 mod query;
@@ -19,7 +22,6 @@ mod response;
 mod retry;
 mod stop;
 mod transport;
-mod verbs;
 
 pub use client::{Client, WaitFor};
 pub use retry::RetryPolicy;

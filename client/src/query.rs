@@ -1,7 +1,8 @@
 //! Questions as query parameters.
 
 use contract::{
-    AggregateRead, Cursor, DeadLetterFilter, EventFilter, GroupReset, LogRead, ReadOffset, ResetTo, TopicRead,
+    AggregateRead, Cursor, DeadLetterFilter, EventFilter, GroupReset, JobFilter, JobStatus, LogRead, ReadOffset,
+    ResetTo, TopicRead,
 };
 use serde_json::{Value, json};
 use std::fmt::Display;
@@ -61,6 +62,17 @@ pub(crate) fn of_letters(filter: &DeadLetterFilter, cursor: Option<&Cursor>, lim
     add(&mut query, "name", filter.name.as_deref());
     add(&mut query, "topic", filter.topic.as_ref());
     add(&mut query, "status", filter.resolved_too.then_some("all"));
+    query
+}
+
+/// Dispatch jobs.
+pub(crate) fn of_jobs(filter: &JobFilter, cursor: Option<&Cursor>, limit: usize) -> QueryParams {
+    let JobFilter { status, subscription, event, group } = filter;
+    let mut query = page(cursor, limit);
+    add(&mut query, "status", status.map(JobStatus::as_str));
+    add(&mut query, "subscription", subscription.as_deref());
+    add(&mut query, "event", event.as_ref());
+    add(&mut query, "group", group.as_deref());
     query
 }
 

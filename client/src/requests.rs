@@ -6,9 +6,8 @@
 use crate::client::{Client, as_created, give_id};
 use crate::query::{self, QueryParams};
 use crate::response::{self, ListBody};
-use contract::{
-    Atomicity, BatchOutcome, EventBroker, NewEvent, Page, ProducerId, RegisterOutcome, Result, TopicId, TopicSegments,
-};
+use contract::api::*;
+use contract::{Atomicity, BatchOutcome, NewEvent, Page, ProducerId, RegisterOutcome, Result, TopicId, TopicSegments};
 use reqwest::Method;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -5,7 +5,8 @@ use crate::transport::HttpResponse;
 use bytes::Bytes;
 use contract::{
     Aggregate, AggregateEvents, AggregateSequence, BatchOutcome, Claim, ClaimOutcome, Error, EventPage, Kind, LogPage,
-    Offset, Page, Position, PublishOutcome, PublishedEvent, RegisterOutcome, Result, Sequence, StoredEvent, Timestamp,
+    NewSecret, Offset, Page, Position, PublishOutcome, PublishedEvent, RegisterOutcome, Result, Sequence, StoredEvent,
+    SubscriptionWithSecret, Timestamp,
 };
 use reqwest::StatusCode;
 use serde::Deserialize;
@@ -44,6 +45,21 @@ impl<T> ListBody<T> {
         let cursor = |text: Option<String>| text.map(|text| text.parse()).transpose();
         Ok(Page { items: self.items, next: cursor(next_cursor)?, prev: cursor(prev_cursor)? })
     }
+}
+
+/// A list that is not paged.
+pub(crate) fn items<T: DeserializeOwned>(body: &[u8]) -> Result<Vec<T>> {
+    #[derive(Deserialize)]
+    struct ItemsBody<T> {
+        items: Vec<T>,
+    }
+    parse::<ItemsBody<T>>(body).map(|list| list.items)
+}
+
+/// A subscription with its secret, if the broker made one. A stored reply that is returned again holds no secret.
+pub(crate) fn created_subscription(body: &[u8]) -> Result<SubscriptionWithSecret> {
+    let (subscription, secret) = (parse(body)?, parse::<NewSecret>(body)?);
+    Ok(SubscriptionWithSecret { subscription, secret: (!secret.secret.is_empty()).then_some(secret) })
 }
 
 /// Something that was registered now, or before.

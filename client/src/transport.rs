@@ -1,43 +1,39 @@
-//! A request on its way: sent, sent again where that is safe, answered or refused.
+//! A typed call: sent, repeated if that is safe, and returned as a response or a [`contract::Error`].
 //!
-//! - A broker is asked directly: proxies named in the environment are not used, and redirects are not followed.
-//! - What is full (429) had no effect, and is asked again. What is away (503, or no connection) leaves it open whether
-//!   the request had its effect: it is asked again only where a second time comes to the same ([`Repeat`]).
-//! - `Retry-After` is kept. One call takes no longer than its total, its waits included.
+//! - A request that was refused because the broker is full (429) had no effect and is repeated. After a 503, or without a
+//!   response, the request may have had its effect: it is repeated only if a repetition has no second effect
+//!   ([`RepeatSafety`]).
+//! - No wait is shorter than `Retry-After`. One call takes no longer than its total, including the waits.
 
+use crate::connection::{Connection, ConnectionOptions, RequestFailure};
 use crate::problem;
 use crate::query::QueryParams;
 use crate::retry::{RetryPolicy, jitter};
 use bytes::Bytes;
-use contract::{Error, Kind, ProducerId, Result, encode_identifier};
-use reqwest::header::{HeaderMap, RETRY_AFTER};
-use reqwest::{Method, RequestBuilder, StatusCode, Url};
+use contract::{Error, Kind, ProducerId, Result};
+use reqwest::header::HeaderMap;
+use reqwest::{Method, RequestBuilder, StatusCode};
 use serde::Serialize;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
-/// A connection must come about within this time.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest silence: polls wait half a minute, requests take a minute at most.
-const SILENCE_MAX: Duration = Duration::from_secs(75);
-/// The longest a call may take beside what it is asked to wait, unless the caller says otherwise.
+/// The default for the longest time of a call, in addition to the time that the broker is asked to wait.
 const TOTAL_DEFAULT: Duration = Duration::from_secs(90);
 
-/// Whether a request may be sent again when it is not known what became of it.
+/// Whether a request may be repeated when it is unknown whether it had its effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RepeatSafety {
-    /// A second time comes to the same.
+    /// A repetition has no second effect.
     Freely,
-    /// It could have its effect twice.
+    /// A repetition could have a second effect.
     Never,
 }
 
-/// The way to a broker. Cheap to clone; clones share their connections.
+/// A connection with the limits of a call. Cheap to clone; clones share their sockets.
 #[derive(Debug, Clone)]
 pub(crate) struct HttpTransport {
-    http: reqwest::Client,
-    base: Url,
+    connection: Connection,
     pub(crate) retry: RetryPolicy,
     pub(crate) total: Duration,
 }
@@ -100,87 +96,83 @@ impl HttpRequest {
 
 impl HttpTransport {
     pub(crate) fn new(url: &str) -> Result<Self> {
-        let base = Url::parse(url).ok().filter(|base| matches!(base.scheme(), "http" | "https"));
-        let base =
-            base.ok_or_else(|| Error::invalid("/url", "must be an address that begins with http:// or https://"))?;
-        // Who comes second finds it done.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let http = reqwest::Client::builder()
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(CONNECT_TIMEOUT)
-            .read_timeout(SILENCE_MAX)
-            .user_agent(concat!("event-broker-client/", env!("CARGO_PKG_VERSION")))
-            .build();
-        let http = http.map_err(|cause| Error::new(Kind::Unavailable, "No client can be made.").with_source(cause))?;
-        Ok(Self { http, base, retry: RetryPolicy::default(), total: TOTAL_DEFAULT })
+        let connection = Connection::new(url, ConnectionOptions::default())?;
+        Ok(Self { connection, retry: RetryPolicy::default(), total: TOTAL_DEFAULT })
     }
 
-    /// A request that may be sent again.
+    /// A request that may be repeated.
     pub(crate) fn request(&self, method: Method, path: &[&str], query: &QueryParams) -> HttpRequest {
-        let mut url = self.base.clone();
-        if let Ok(mut pieces) = url.path_segments_mut() {
-            // `pop_if_empty` for addresses that end in a slash.
-            pieces.pop_if_empty().extend(["v1"]).extend(path);
-        }
-        if let Some(encoded) = encode_identifier(url.path(), path, method == Method::POST) {
-            url.set_path(&encoded);
-        }
-        if !query.is_empty() {
-            url.query_pairs_mut().extend_pairs(query);
-        }
-        HttpRequest { request: self.http.request(method, url), repeat: RepeatSafety::Freely, waits: Duration::ZERO }
+        let request = self.connection.request(method, path, query);
+        HttpRequest { request, repeat: RepeatSafety::Freely, waits: Duration::ZERO }
     }
 
-    /// Sends a request until it is answered, refused for good, or tried often and long enough.
+    /// Sends a request until it succeeds, is refused for good, or has been tried often or long enough.
     pub(crate) async fn send(&self, HttpRequest { request, repeat, waits }: HttpRequest) -> Result<HttpResponse> {
         let until = Instant::now() + self.total + waits;
+        let send = |request| async move {
+            let sent = timeout_at(until, self.receive(request)).await;
+            sent.unwrap_or(Err(RequestFailure::TimedOut))
+        };
         let mut tries = 0;
-        loop {
+        let wait_after = |failure: &RequestFailure| {
             tries += 1;
-            let Some(again) = request.try_clone() else { return self.send_once(request).await };
-            let error = match timeout_at(until, self.send_once(again)).await {
-                Ok(Ok(answer)) => return Ok(answer),
-                Ok(Err(error)) => error,
-                Err(_) => return Err(Error::new(Kind::Unavailable, "The broker did not answer in time.")),
-            };
-            let asked = error.retry_after_seconds().map(|seconds| Duration::from_secs(seconds.into()));
-            let wait = self.retry.wait_after(tries, asked, jitter()).filter(|_| may_repeat(error.kind(), repeat));
-            let Some(wait) = wait.filter(|wait| Instant::now() + *wait < until) else { return Err(error) };
-            tracing::debug!(%error, tries, ?wait, "asking the broker again");
-            tokio::time::sleep(wait).await;
-        }
+            let (kind, asked) = repeatable_kind(failure)?;
+            let wait = self.retry.wait_after(tries, asked, jitter()).filter(|_| may_repeat(kind, repeat))?;
+            (Instant::now() + wait < until).then(|| {
+                tracing::debug!(?failure, tries, ?wait, "repeating the request");
+                wait
+            })
+        };
+        self.connection.attempt(request, send, wait_after).await.map_err(error_of)
     }
 
-    async fn send_once(&self, request: RequestBuilder) -> Result<HttpResponse> {
-        let response = request.send().await.map_err(unanswered)?;
+    /// Sends a request once, and receives the whole response.
+    async fn receive(&self, request: RequestBuilder) -> Result<HttpResponse, RequestFailure> {
+        let response = self.connection.send(request).await?;
         let (status, headers) = (response.status(), response.headers().clone());
-        let body = response.bytes().await.map_err(unanswered)?;
-        if status.is_success() {
-            return Ok(HttpResponse { status, headers, body });
+        let body = response.bytes().await.map_err(RequestFailure::of)?;
+        Ok(HttpResponse { status, headers, body })
+    }
+}
+
+/// The kind of a failure that may pass, with the wait that the broker asks for.
+fn repeatable_kind(failure: &RequestFailure) -> Option<(Kind, Option<Duration>)> {
+    match failure {
+        RequestFailure::Unreachable(_) | RequestFailure::Broken(_) => Some((Kind::Unavailable, None)),
+        RequestFailure::Refused(refused) => {
+            let error = problem::read(refused.status, &refused.body, None);
+            Some((error.kind(), refused.retry_after.map(Duration::from_secs)))
         }
-        let retry_after = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
-        Err(problem::read(status.as_u16(), &body, retry_after))
+        RequestFailure::Unwritable(_) | RequestFailure::TimedOut => None,
     }
 }
 
 const fn may_repeat(kind: Kind, repeat: RepeatSafety) -> bool {
     match kind {
-        // With a key in flight, it is the first try of the same call that is.
+        // The request in flight under the key is an earlier try of this call.
         Kind::Overloaded | Kind::IdempotencyKeyInFlight => true,
         Kind::Unavailable => matches!(repeat, RepeatSafety::Freely),
         _ => false,
     }
 }
 
-fn unanswered(cause: reqwest::Error) -> Error {
-    if cause.is_builder() {
-        let detail = "The request cannot be written: a name in it has characters that no header or address may have.";
-        return Error::new(Kind::Validation, detail).with_source(cause);
+fn error_of(failure: RequestFailure) -> Error {
+    match failure {
+        RequestFailure::Unwritable(cause) => {
+            let detail =
+                "The request cannot be written: a name in it has characters that no header or address may have.";
+            Error::new(Kind::Validation, detail).with_source(cause)
+        }
+        RequestFailure::Unreachable(cause) => {
+            Error::new(Kind::Unavailable, "No broker answers at this address.").with_source(cause)
+        }
+        RequestFailure::Broken(cause) => {
+            Error::new(Kind::Unavailable, "The connection to the broker broke off.").with_source(cause)
+        }
+        RequestFailure::TimedOut => Error::new(Kind::Unavailable, "The broker did not answer in time."),
+        RequestFailure::Refused(refused) => {
+            let retry_after = refused.retry_after.and_then(|seconds| u32::try_from(seconds).ok());
+            problem::read(refused.status, &refused.body, retry_after)
+        }
     }
-    let detail = match cause.is_connect() {
-        true => "No broker answers at this address.",
-        false => "The connection to the broker broke off.",
-    };
-    Error::new(Kind::Unavailable, detail).with_source(cause)
 }

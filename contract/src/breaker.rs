@@ -1,10 +1,10 @@
 //! Breakers: whether the target of a subscription is called.
 
 use crate::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Whether the target of a subscription is called, as seen by the broker that delivers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TargetBreaker {
     /// Whether it is.
@@ -20,7 +20,7 @@ pub struct TargetBreaker {
 }
 
 /// How a breaker stands.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum BreakerState {
     /// The target is called.

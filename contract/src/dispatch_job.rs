@@ -58,7 +58,7 @@ impl JobStatus {
 }
 
 /// A job as it stands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DispatchJob {
     /// Stands for the subscription (or the replay, or the task) and the event.
@@ -215,14 +215,14 @@ pub struct Pool {
 object!(NewTask Pool);
 
 /// What is to be different about a pool.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PoolChange {
     /// Most deliveries at a time.
-    #[serde(deserialize_with = "required")]
+    #[serde(deserialize_with = "required", skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
     /// Most deliveries begun in a minute; null: as many as it takes.
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub rate_per_minute: Option<Option<u32>>,
 }
 

@@ -13,10 +13,8 @@
 
 mod code;
 mod gts;
-mod path;
 mod pattern;
 
-pub use path::encode_identifier;
 pub use pattern::IdPattern;
 
 use crate::{Error, Kind, limits};

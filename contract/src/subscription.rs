@@ -216,71 +216,71 @@ pub enum StartFrom {
 }
 
 /// What is to be different about a subscription. What is absent stays; what may be absent can be set to null.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct SubscriptionChange {
     /// For people.
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub name: Option<Option<String>>,
     /// For people.
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub description: Option<Option<String>>,
     /// Which types.
-    #[serde(deserialize_with = "required")]
+    #[serde(deserialize_with = "required", skip_serializing_if = "Option::is_none")]
     pub event_types: Option<Vec<TypeBinding>>,
     /// A CEL expression.
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub filter: Option<Option<String>>,
     /// Only events of this tenant.
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub tenant: Option<Option<Uuid>>,
     /// The URL.
-    #[serde(deserialize_with = "required")]
+    #[serde(deserialize_with = "required", skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
     /// What order.
-    #[serde(deserialize_with = "required")]
+    #[serde(deserialize_with = "required", skip_serializing_if = "Option::is_none")]
     pub mode: Option<DispatchMode>,
     /// Which pool.
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub pool: Option<Option<String>>,
     /// For one attempt.
-    #[serde(deserialize_with = "required")]
+    #[serde(deserialize_with = "required", skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<u32>,
     /// The oldest that is delivered.
-    #[serde(deserialize_with = "required")]
+    #[serde(deserialize_with = "required", skip_serializing_if = "Option::is_none")]
     pub max_age_seconds: Option<u32>,
     /// The wait before delivery.
-    #[serde(deserialize_with = "required")]
+    #[serde(deserialize_with = "required", skip_serializing_if = "Option::is_none")]
     pub delay_seconds: Option<u32>,
     /// Who goes first.
-    #[serde(deserialize_with = "required")]
+    #[serde(deserialize_with = "required", skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u32>,
     /// All tries.
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<Option<u32>>,
     /// The waits between tries.
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub retry_schedule: Option<Option<Vec<IsoDuration>>>,
     /// Whether `data` alone is sent.
-    #[serde(deserialize_with = "required")]
+    #[serde(deserialize_with = "required", skip_serializing_if = "Option::is_none")]
     pub data_only: Option<bool>,
     /// What an event is sent as.
-    #[serde(deserialize_with = "required")]
+    #[serde(deserialize_with = "required", skip_serializing_if = "Option::is_none")]
     pub format: Option<DeliveryFormat>,
     /// Headers of its own.
-    #[serde(deserialize_with = "required")]
+    #[serde(deserialize_with = "required", skip_serializing_if = "Option::is_none")]
     pub headers: Option<BTreeMap<String, String>>,
     /// The secrets, all of them anew.
-    #[serde(deserialize_with = "required")]
+    #[serde(deserialize_with = "required", skip_serializing_if = "Option::is_none")]
     pub signing: Option<SigningSettings>,
     /// How deliveries are authorised.
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub auth: Option<Option<DeliveryAuth>>,
     /// Whether the receiver is asked first.
-    #[serde(deserialize_with = "required")]
+    #[serde(deserialize_with = "required", skip_serializing_if = "Option::is_none")]
     pub handshake: Option<bool>,
     /// For whoever reads it.
-    #[serde(deserialize_with = "required")]
+    #[serde(deserialize_with = "required", skip_serializing_if = "Option::is_none")]
     pub custom_config: Option<BTreeMap<String, String>>,
 }
 
@@ -301,7 +301,7 @@ impl SubscriptionChange {
 }
 
 /// A subscription as it stands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Subscription {
     /// Made by the broker.
@@ -368,17 +368,17 @@ pub struct SubscriptionWithSecret {
 }
 
 /// A secret that is shown once.
-#[derive(Clone, PartialEq, Eq, Serialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NewSecret {
-    /// The secret; absent in an answer that is given again, since it is not kept.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    /// The secret. Empty in a stored reply that is returned again: the broker does not keep the secret.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub secret: String,
-    /// What a receiver verifies with, where that is another.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// What a receiver verifies signatures with, if that is not the secret itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public_key: Option<String>,
-    /// Until when the secrets before it sign too.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Until when the previous secrets sign as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_until: Option<Timestamp>,
 }
 
@@ -386,4 +386,27 @@ impl fmt::Debug for NewSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("NewSecret(…)")
     }
+}
+
+/// How a subscription gets a new secret.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct SecretRotation {
+    /// For how many seconds the previous secrets sign as well; a day when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grace_seconds: Option<u32>,
+    /// Which kind of secret the broker makes; a symmetric one when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<SecretKind>,
+}
+
+/// Which kind of secret signs deliveries.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SecretKind {
+    /// Shared with the receiver.
+    #[default]
+    Symmetric,
+    /// Kept by the broker; the receiver gets the public key.
+    Asymmetric,
 }

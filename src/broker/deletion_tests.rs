@@ -3,7 +3,8 @@
 use super::Broker;
 use crate::config::Config;
 use crate::ledger::{Command, Decision, Entry, TopicPlacement};
-use contract::{EventBroker, Kind, NewProjection, NewTopic, RegisterOutcome, Result, TopicId};
+use contract::api::*;
+use contract::{Kind, NewProjection, NewTopic, RegisterOutcome, Result, TopicId};
 use std::time::{Duration, Instant};
 
 /// Marks a topic, as a deletion does before the topic's own log has decided.

@@ -1,14 +1,15 @@
 //! `event-broker bench`: callers that publish as fast as they are answered.
 //!
-//! With `--acks` every acknowledged event is a line on standard output, written before the caller goes on: whoever kills
-//! the process knows what it had promised.
+//! With `--acks` every acknowledged event is a line on standard output, written before its caller sends the next one: a test
+//! that kills the process knows what was acknowledged.
 
 use super::data_folders;
 use super::error::{self, CliError, CliResult};
 use super::output::{CliOutput, print_note};
+use contract::api::*;
 use contract::{
-    Atomicity, EventBroker, EventTypeId, NewEvent, NewEventType, NewTopic, Offset, Result, Sequence, SubjectTypeId,
-    TopicId, TopicRead,
+    Atomicity, EventTypeId, NewEvent, NewEventType, NewTopic, Offset, Result, Sequence, SubjectTypeId, TopicId,
+    TopicRead,
 };
 use event_broker::{Broker, Config};
 use serde_json::value::RawValue;
@@ -22,11 +23,11 @@ use std::time::{Duration, Instant};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use uuid::Uuid;
 
-/// Publishes generated events and prints how fast that was.
+/// Publishes generated events, and prints the throughput and the latencies.
 ///
-/// Every event is validated, numbered and on disk before its caller is answered and sends the next one. Without --data the
-/// log is kept in a temporary folder (below TMPDIR), which is removed at the end; name a folder with --data to measure
-/// the disk it is on. A folder that already holds a log is refused: published events cannot be deleted.
+/// Every event is validated, numbered and durable before its caller receives the response and sends the next one. Without
+/// --data the log is kept in a temporary folder (below TMPDIR), which is removed at the end; name a folder with --data to
+/// measure its disk. A folder that already holds a log is refused: published events cannot be deleted.
 ///
 /// Exit code 0: all events are stored. 1: publishing failed. 2: the folder already holds a log.
 #[derive(clap::Args, Clone)]
@@ -47,16 +48,16 @@ pub(super) struct BenchArgs {
     /// How many callers publish at the same time.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     callers: u32,
-    /// Events to a request; 1 publishes single events.
+    /// Events per request; 1 publishes single events.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     batch: u32,
-    /// How many events in all.
+    /// How many events to publish in total.
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     events: u64,
-    /// About how large each stored event is, in bytes.
+    /// The approximate size of a stored event, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 450, value_parser = clap::value_parser!(u32).range(400..=900_000))]
     bytes: u32,
-    /// How many topics they are spread over.
+    /// How many topics the events are spread over.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     topics: u32,
     /// Seal segments at this size.
@@ -66,10 +67,10 @@ pub(super) struct BenchArgs {
     /// as often.
     #[arg(long, value_name = "N")]
     keep: Option<u64>,
-    /// Rows of the tables kept in RAM before they go to disk.
+    /// Rows of the tables that are kept in RAM before they are written to disk.
     #[arg(long, value_name = "N", default_value_t = contract::limits::CHECKPOINT_ROWS_DEFAULT)]
     checkpoint_rows: usize,
-    /// Tells the events of one run from those of another.
+    /// A number that makes the events of this run different from those of another run.
     #[arg(long, value_name = "N", default_value_t = 0)]
     run: u32,
     /// Print a line `ack TOPIC SEQUENCE ID` for every acknowledged event.
@@ -85,7 +86,7 @@ fn bench(arguments: &BenchArgs) -> CliResult {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|cause| CliError::caused_by("cannot start", cause))?;
     runtime.block_on(async {
-        // Listened for before a temporary folder is made, so that it is removed whenever the program is stopped.
+        // Signals are caught before a temporary folder is created, so that it is removed whenever the program is stopped.
         let mut terminate = listen(SignalKind::terminate())?;
         let mut interrupt = listen(SignalKind::interrupt())?;
         let folder = BenchFolder::choose(arguments)?;
@@ -117,7 +118,7 @@ fn configuration(arguments: &BenchArgs, folder: Option<&Path>) -> Config {
 
 /// Where the log is kept.
 enum BenchFolder {
-    /// In memory: there is none.
+    /// In memory: there is no folder.
     Memory,
     /// The folder that the caller named.
     Named(PathBuf),
@@ -148,7 +149,7 @@ impl BenchFolder {
 
     fn temporary() -> CliResult<Self> {
         let folder = std::env::temp_dir().join(format!("event-broker-bench-{}", Uuid::new_v4().simple()));
-        // Fails if it exists: nobody else's folder is used, or removed. And nobody else reads it.
+        // Fails if it exists: no other program's folder is used or removed. Only the owner may read it.
         std::fs::DirBuilder::new()
             .mode(0o700)
             .create(&folder)
@@ -230,7 +231,7 @@ struct BenchCaller {
 }
 
 impl BenchCaller {
-    /// Publishes until the common count is used up; answers how long each request took.
+    /// Publishes until the common count is used up; returns the duration of each request.
     async fn publish(self) -> Result<Vec<Duration>> {
         let batch = u64::from(self.arguments.batch);
         let mut waits = Vec::new();
@@ -263,7 +264,7 @@ impl BenchCaller {
         Ok(event)
     }
 
-    /// The first caller of each topic trims it every few hundred events, and has the broker's own entries reclaimed.
+    /// The first caller of each topic trims it every few hundred events, and reclaims the broker's own entries.
     async fn trim(&self, count: u64) -> Result<()> {
         if let Some(recorder) = self.arguments.keep
             && self.number < self.arguments.topics
@@ -282,7 +283,7 @@ impl BenchCaller {
             let topic = self.number % self.arguments.topics;
             let line = format!("ack {topic} {} {}\n", event.sequence, event.id);
             let mut output = std::io::stdout().lock();
-            // One write a line: a reader on a pipe sees it whole, even if the process dies next.
+            // One write per line: a reader of the pipe sees whole lines, even if the process is killed next.
             let _ = output.write_all(line.as_bytes()).and_then(|()| output.flush());
         }
     }
@@ -300,7 +301,7 @@ fn report(arguments: &BenchArgs, took: Duration, mut waits: Vec<Duration>) {
         format!("  {:.0} events/s, {:.1} MiB/s", arguments.events as f64 / seconds, mebibytes(arguments) / seconds),
         format!("  answered after {:.2} ms (median), {:.2} ms (99 %)", at(0.5), at(0.99)),
     ];
-    // Nobody has to read it.
+    // A closed standard error is no reason to fail.
     let _ = CliOutput::new().line(&lines.join("\n"));
 }
 

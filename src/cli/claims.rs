@@ -1,4 +1,4 @@
-//! `event-broker claims`: what handlers are at, and how they stand.
+//! `event-broker claims`: open claims, and handlers.
 
 use super::client::{self, ClientArgs, RequestRetry};
 use super::error::CliResult;
@@ -7,12 +7,12 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
-/// Lists the open claims of a handler, gives one back, and shows and deletes handlers.
+/// Lists and releases the open claims of a handler, and shows and deletes handlers.
 ///
-/// A claim is a handler's hold on one event. It is open until the work is done: somebody has it, it failed and waits to
-/// be tried again, or it was given up and is a dead letter.
+/// A claim is a handler's exclusive hold on one event. It is open until the work is done: a worker holds it, or it failed and
+/// waits for its next attempt, or it was given up and is a dead letter.
 ///
-/// Exit code 0: done. 1: the broker refused, or could not be asked.
+/// Exit code 0: success. 1: the broker refused the request, or could not be reached.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     event-broker claims handlers\n  \
@@ -36,20 +36,20 @@ enum ClaimsCommand {
         /// Its id.
         id: String,
     },
-    /// Gives a claim back: the event may be claimed at once, and no attempt is spent.
+    /// Releases a claim: the event may be claimed again at once, and no attempt is counted.
     Release {
         /// The claim's id.
         id: String,
-        /// Its token.
+        /// Its fencing token, as `claims show` prints it.
         token: u64,
     },
-    /// Deletes a handler: its policy, its open claims and what it has done. Its open dead letters are closed. What it has
-    /// done may be done again.
+    /// Deletes a handler: its policy, its open claims and the record of what it has done. Its open dead letters are closed.
+    /// Events that it has done may be claimed again.
     Delete {
         /// The handler's name.
         handler: String,
     },
-    /// Lists handlers, with what they are at and how far each is behind.
+    /// Lists handlers with their open claims and their lag.
     Handlers,
     /// Shows one handler.
     Handler {

@@ -1,4 +1,4 @@
-//! `event-broker completions`: what a shell needs to complete this command line.
+//! `event-broker completions`: the completion script of a shell.
 
 use super::error::{self, CliError};
 use clap::CommandFactory;
@@ -6,7 +6,7 @@ use clap_complete::Shell;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Prints what a shell needs to complete this command line.
+/// Prints the script with which a shell completes this command line.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     event-broker completions bash > ~/.local/share/bash-completion/completions/event-broker\n  \

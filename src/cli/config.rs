@@ -1,4 +1,4 @@
-//! `event-broker config`: what is in force, and where each value came from.
+//! `event-broker config`: the configuration in force, and the source of each value.
 
 use super::error::{self, CliError, CliResult};
 use super::output::print_note;
@@ -15,14 +15,14 @@ use std::process::ExitCode;
 
 /// Prints the configuration in force, and where each value came from.
 ///
-/// Values come from four layers: built-in defaults, the file named with --config, environment variables and flags.
-/// Each beats those before it. A key of the file such as `polling.max_timeout_secs` is the variable
+/// Values come from four layers: built-in defaults, the file named with --config, environment variables and flags. A later
+/// layer overrides the earlier ones. A key of the file such as `polling.max_timeout_secs` is the variable
 /// `EVENT_BROKER__POLLING__MAX_TIMEOUT_SECS`; its value is written as in YAML.
 ///
-/// Declared topics and event types are checked as `serve` would on an empty log: broken schemas and unknown topics are
-/// found here. Nothing is written.
+/// Declared topics and event types are checked as `serve` would check them on an empty log: invalid schemas and unknown
+/// topics are reported. Nothing is written.
 ///
-/// Exit code 0: the configuration is good. 1: something that it declares is refused. 2: a key or a value is wrong. Each
+/// Exit code 0: the configuration is valid. 1: something that it declares is refused. 2: a key or a value is wrong. Each
 /// reason is printed with its place.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
@@ -32,10 +32,10 @@ use std::process::ExitCode;
 pub(super) struct ConfigArgs {
     #[command(flatten)]
     settings: SettingsArgs,
-    /// Print JSON: `config` as it is in force, `sources` by key, and `notes`.
+    /// Print JSON: `config` with the values in force, `sources` by key, and `notes`.
     #[arg(long)]
     json: bool,
-    /// Print every key with what it takes and means, as a Markdown table, and nothing else.
+    /// Print only a Markdown table of all keys, with their values and meanings.
     #[arg(long, conflicts_with = "json")]
     keys: bool,
 }
@@ -82,7 +82,7 @@ pub(super) fn refusal(sources: &ValueSources, path: &str, error: &Error) -> Stri
     format!("{place}: {path}: {error}")
 }
 
-/// How many connections `serve` would take here, where that is not what is configured.
+/// How many connections `serve` would accept here, if that differs from what is configured.
 fn connections_note(configured: usize) -> Option<String> {
     let budget = FileBudget::of_process_at_most();
     match budget.connections_of(configured) {
@@ -95,7 +95,7 @@ fn connections_note(configured: usize) -> Option<String> {
     }
 }
 
-/// A reader that has seen enough (`| head`) is no failure.
+/// A closed standard output (`| head`) is no failure.
 fn print_text(text: &str) -> ExitCode {
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
     ExitCode::SUCCESS
@@ -122,7 +122,7 @@ fn as_table(loaded: &LoadedConfig) -> String {
     text
 }
 
-/// A value in a cell. Declared things are counted; `--json` has them whole.
+/// A value in a cell. Declared topics and types are only counted; `--json` prints them completely.
 fn cell_text(value: &Value) -> String {
     match value {
         Value::Null => "none".to_owned(),

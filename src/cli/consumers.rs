@@ -1,4 +1,4 @@
-//! `event-broker consumers`: who reads, and how far each group has come.
+//! `event-broker consumers`: consumers, and the committed offsets of their groups.
 
 use super::client::{self, BrokerClient, ClientArgs, RequestRetry};
 use super::error::CliResult;
@@ -7,12 +7,12 @@ use reqwest::Method;
 use serde_json::{Map, Value, json};
 use std::process::ExitCode;
 
-/// Lists, shows, makes and deletes consumers, and moves their groups' offsets.
+/// Lists, shows, creates and deletes consumers, and moves the offsets of their groups.
 ///
-/// A consumer lives for its session, which every poll begins anew. Its group records how far it has come in each topic:
-/// an offset of 7 means that sequence 7 and all before it are dealt with.
+/// A consumer lives for its session; every poll restarts the session. Its group has a committed offset in each topic: offset
+/// 7 means that sequence 7 and all before it are processed.
 ///
-/// Exit code 0: done. 1: the broker refused, or could not be asked.
+/// Exit code 0: success. 1: the broker refused the request, or could not be reached.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     event-broker consumers groups\n  \
@@ -26,7 +26,7 @@ pub(super) struct ConsumersArgs {
 
 #[derive(clap::Subcommand)]
 enum ConsumersCommand {
-    /// Lists the consumers that live.
+    /// Lists the live consumers.
     List {
         /// Only those of this group.
         #[arg(long, value_name = "NAME")]
@@ -37,33 +37,34 @@ enum ConsumersCommand {
         /// Its id.
         id: String,
     },
-    /// Makes a consumer.
+    /// Creates a consumer.
     Create(CreateConsumerArgs),
-    /// Ends a consumer. Its group's offsets stay; what a member of a shared group holds is released.
+    /// Deletes a consumer. Its group's offsets stay; the claims of a member of a shared group are released.
     Delete {
         /// Its id.
         id: String,
     },
-    /// Lists groups: how far each has come in each topic.
+    /// Lists groups with their committed offset and lag in each topic.
     Groups,
     /// Shows one group and its members.
     Group {
         /// Its name.
         name: String,
     },
-    /// Deletes a group that nobody reads for any more: its offsets, and what a shared group has done. It begins anew then.
+    /// Deletes a group without live consumers: its offsets, and what a shared group has done. A new group of this name starts
+    /// from the beginning.
     DeleteGroup {
         /// Its name.
         name: String,
     },
-    /// Records how far a consumer's group has come. Never backwards; that is what reset is for.
+    /// Commits an offset for a consumer's group. A commit never moves the offset backwards; `reset` does.
     Commit {
         /// The consumer's id.
         id: String,
-        /// The last sequence dealt with.
+        /// The last sequence that is processed.
         offset: u64,
     },
-    /// Moves a group's offset in a topic, to an earlier or a later event.
+    /// Moves a group's offset in a topic forwards or backwards.
     Reset {
         /// The group's name.
         group: String,
@@ -73,7 +74,7 @@ enum ConsumersCommand {
         /// Where to: earliest, latest, or an offset.
         #[arg(long, value_name = "WHERE", required_unless_present = "time", conflicts_with = "time")]
         to: Option<String>,
-        /// Before the first event stored at this time (RFC 3339) or later.
+        /// To before the first event that was stored at this time (RFC 3339) or later.
         #[arg(long, value_name = "TIME")]
         time: Option<String>,
     },
@@ -81,22 +82,22 @@ enum ConsumersCommand {
 
 #[derive(clap::Args)]
 struct CreateConsumerArgs {
-    /// The name its instances share.
+    /// The name of the group.
     #[arg(long, value_name = "NAME")]
     group: String,
-    /// What it reads.
+    /// The topic that it reads.
     #[arg(long, value_name = "ID")]
     topic: String,
-    /// Event types it wants; a pattern may end in *.
+    /// Only events of this type; a pattern may end in *. May be repeated.
     #[arg(long = "type", value_name = "ID")]
     types: Vec<String>,
-    /// Subject types it wants; a pattern may end in *.
+    /// Only events about subjects of this type; a pattern may end in *. May be repeated.
     #[arg(long = "subject-type", value_name = "ID")]
     subject_types: Vec<String>,
-    /// A CEL expression its events must make true.
+    /// Only events for which this CEL expression is true, such as `data.total > 100`.
     #[arg(long, value_name = "CEL")]
     filter: Option<String>,
-    /// How long it lives without polling; half a minute when absent.
+    /// How long it lives without polling, such as PT5M; 30 seconds when absent.
     #[arg(long, value_name = "DURATION")]
     session_timeout: Option<String>,
     /// How the group's members divide the events: broadcast or shared.
@@ -148,12 +149,12 @@ async fn execute(ClientArgs { server, json, command: verb }: &ClientArgs<Consume
     Ok(ExitCode::SUCCESS)
 }
 
-/// The verbs about one consumer; each answers a thing with members.
+/// The commands about one consumer; each returns an object.
 async fn execute_for_one(client: &BrokerClient, command: &ConsumersCommand) -> CliResult<Value> {
     match command {
         ConsumersCommand::Show { id } => client.get(&["consumers", id], &[]).await.map(unwrap_data),
         ConsumersCommand::Create(creation) => {
-            // A second one would live beside the first.
+            // A repetition could create a second consumer.
             let made = client.send_json(Method::POST, &["consumers"], &creation.body(), RequestRetry::Never).await;
             made.map(unwrap_data)
         }
@@ -165,7 +166,7 @@ async fn execute_for_one(client: &BrokerClient, command: &ConsumersCommand) -> C
     }
 }
 
-/// A consumer without what the API wraps it in.
+/// A consumer without the envelope of the API.
 fn unwrap_data(mut answer: Value) -> Value {
     answer.get_mut("data").map(Value::take).unwrap_or(answer)
 }

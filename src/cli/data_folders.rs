@@ -1,6 +1,6 @@
-//! Data folders: the logs in them, checked, copied and put in place.
+//! Data folders: their logs are listed, checked and copied.
 //!
-//! - A folder that is made here is made under another name and renamed when it is whole: it is there or it is not.
+//! - A folder is created under a temporary name and renamed when it is complete: it exists completely or not at all.
 
 use super::error::{CliError, CliResult};
 use super::output::{self, print_note};
@@ -14,18 +14,18 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What a backup says about itself, in the folder's `backup.json`.
+/// The manifest of a backup: `backup.json` in its folder.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct BackupManifest {
-    /// Of this form.
+    /// The version of this form.
     pub(super) version: u32,
-    /// When it was begun: everything acknowledged before is in it.
+    /// When the backup began: everything that was acknowledged before is in it.
     pub(super) begun_at: contract::Timestamp,
     pub(super) logs: Vec<BackupLog>,
 }
 
-/// One log of a backup. The newest records cannot be missed in the files alone; their number can.
+/// One log of a backup. The files alone do not show that the newest records are missing; the number of records does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct BackupLog {
@@ -41,7 +41,7 @@ impl BackupManifest {
     pub(super) const VERSION: u32 = 1;
 }
 
-/// The folder itself, if it holds a log, and those of topics with a log of their own below it.
+/// The folders with logs: the data folder itself, if it holds a log, and the side logs below it.
 pub(super) fn log_folders(data: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     if data.join(file::LOG_FOLDER).is_dir() {
@@ -50,7 +50,7 @@ pub(super) fn log_folders(data: &Path) -> io::Result<Vec<PathBuf>> {
     let mut waiting = vec![data.join(file::SIDE_LOGS_FOLDER)];
     while let Some(folder) = waiting.pop().filter(|folder| folder.is_dir()) {
         if folder.join(file::LOG_FOLDER).is_dir() && folder.join(file::FolderLock::FILE).is_file() {
-            // Logs do not lie within each other.
+            // Logs are not nested.
             found.push(folder);
             continue;
         }
@@ -65,11 +65,11 @@ pub(super) fn log_folders(data: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// What the checkpoints of a data folder know to be acknowledged, by the folder of each log inside it.
+/// The last acknowledged position of each log, as its checkpoint knows it, by the log's folder inside the data folder.
 pub(super) type AcknowledgedTails = BTreeMap<PathBuf, Position>;
 
-/// Copies the logs of a data folder into another, the default one first: what it says of the others is then in them.
-/// Answers what must be in the copy.
+/// Copies the logs of a data folder into another, the default log first: what it says about the side logs is then in their
+/// copies. Returns what must be in the copies.
 pub(super) fn copy_logs(from: &Path, to: &Path) -> CliResult<AcknowledgedTails> {
     let failed = |cause: &dyn std::fmt::Display| CliError::caused_by(from.display(), cause);
     let mut acknowledged = AcknowledgedTails::new();
@@ -87,12 +87,12 @@ pub(super) fn copy_logs(from: &Path, to: &Path) -> CliResult<AcknowledgedTails> 
 }
 
 fn copy_log(from: &Path, to: &Path, name: &str) -> CliResult<Position> {
-    // Before anything is copied: what it knows is in the log by now.
+    // Read before anything is copied: what a checkpoint knows is in the log already.
     let acknowledged =
         acknowledged_state(from).map_err(|cause| CliError::caused_by(from.display(), cause))?.acknowledged;
     let pending = pending_repair(from);
     if pending.exists() {
-        let reason = "a repair was cut short, and what it lost is not in the log yet; run it again first";
+        let reason = "a repair was interrupted, and the log does not say yet what was lost; run `event-broker repair` again";
         return Err(CliError::caused_by(pending.display(), reason));
     }
     let bar = output::progress_bar(Some(0), "copying {bar:30} {bytes}/{total_bytes} {msg}");
@@ -104,13 +104,13 @@ fn copy_log(from: &Path, to: &Path, name: &str) -> CliResult<Position> {
     bar.finish_and_clear();
     if let Some(torn) = copied.map_err(|error| damaged(from, &error))? {
         print_note(&format_args!(
-            "an append at the end is not complete and was left out ({torn}); nobody was told that it is stored"
+            "an append at the end is incomplete and was left out ({torn}); it was never acknowledged"
         ));
     }
     Ok(acknowledged)
 }
 
-/// A failure with what to do about it.
+/// A failure, with advice if the log is damaged.
 fn damaged(folder: &Path, error: &LogError) -> CliError {
     match error {
         LogError::Damaged(_) => CliError::caused_by(folder.display(), format!("{error}\n{}", advice(folder))),
@@ -126,7 +126,7 @@ pub(super) fn advice(folder: &Path) -> String {
     )
 }
 
-/// Copies the key that the secrets in the logs are sealed with, where the folder has one. Only its owner may read it.
+/// Copies the key with which the secrets in the logs are sealed, if the folder has one. Only its owner may read the copy.
 pub(super) fn copy_key(from: &Path, to: &Path) -> CliResult<()> {
     let path = from.join(KEY_FILE);
     let copied = match fs::copy(&path, to.join(KEY_FILE)) {
@@ -137,7 +137,7 @@ pub(super) fn copy_key(from: &Path, to: &Path) -> CliResult<()> {
     copied.map_err(|cause| CliError::caused_by(path.display(), cause))
 }
 
-/// Checks every log of a data folder nobody has open; what is in them.
+/// Checks every log of a data folder that no process has open; returns what they contain.
 pub(super) fn check_logs(data: &Path, acknowledged: &AcknowledgedTails) -> CliResult<Vec<BackupLog>> {
     let mut parts = Vec::new();
     for folder in log_folders(data).map_err(|cause| CliError::caused_by(data.display(), cause))? {
@@ -164,14 +164,14 @@ pub(super) fn check(folder: &Path, acknowledged: Position) -> CliResult<VerifyRe
     report.map_err(|error| CliError::caused_by(folder.display(), error))
 }
 
-/// A folder in the making; taken away again unless it is put in place.
+/// A folder under a temporary name; removed unless it is committed.
 pub(super) struct StagedFolder {
     path: PathBuf,
     place: PathBuf,
 }
 
 impl StagedFolder {
-    /// Begins what is to be at `place`, where nothing may be yet but an empty folder.
+    /// Creates the temporary folder for `place`, where only an empty folder may exist.
     pub(super) fn begin(place: &Path) -> CliResult<Self> {
         let shown = place.display();
         let is_taken = match fs::read_dir(place) {
@@ -180,7 +180,7 @@ impl StagedFolder {
             Err(cause) => return Err(CliError::caused_by(shown, cause)),
         };
         if is_taken {
-            return Err(CliError::Misused(format!("{shown} is not empty; name a folder that is not there yet")));
+            return Err(CliError::Misused(format!("{shown} is not empty; name a folder that does not exist yet")));
         }
         let name = place.file_name().ok_or_else(|| CliError::Misused(format!("{shown} is no name for a folder")))?;
         let path = place.with_file_name(format!("{}.{}.part", name.to_string_lossy(), std::process::id()));
@@ -189,18 +189,18 @@ impl StagedFolder {
         Ok(Self { path, place: place.to_owned() })
     }
 
-    /// Where it is while it is made.
+    /// Its temporary path.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it lies in this folder.
+    /// Whether it is inside this folder.
     pub(super) fn is_inside(&self, folder: &Path) -> bool {
         let folder = folder.canonicalize();
         folder.is_ok_and(|folder| self.path.canonicalize().is_ok_and(|path| path.starts_with(folder)))
     }
 
-    /// Puts it in place, durably.
+    /// Renames it to its final name, durably.
     pub(super) fn commit(self) -> CliResult<()> {
         let placed = sync_folders(&self.path)
             .and_then(|()| fs::rename(&self.path, &self.place))
@@ -211,17 +211,17 @@ impl StagedFolder {
 
 impl Drop for StagedFolder {
     fn drop(&mut self) {
-        // Gone already where it was put in place.
+        // After a commit it no longer exists under this name.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// The folder something lies in.
+/// The folder that contains a path.
 fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Makes the names in a folder, and in those below it, durable.
+/// Syncs a folder and the folders below it, so that their names are durable.
 fn sync_folders(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

@@ -1,4 +1,4 @@
-//! `event-broker dead-letters`: what was given up, and what to make of it.
+//! `event-broker dead-letters`: work that was given up, and how it is resolved.
 
 use super::client::{self, BrokerClient, ClientArgs, RequestRetry};
 use super::error::{CliError, CliResult};
@@ -7,12 +7,12 @@ use reqwest::Method;
 use serde_json::{Map, Value, json};
 use std::process::ExitCode;
 
-/// Lists and shows dead letters, tries them again, or lets them be.
+/// Lists, shows, redrives and discards dead letters.
 ///
-/// An event whose work failed too often, or cannot succeed, is a dead letter: nobody works on it until a person says what
-/// is to become of it. Redriven, it may be claimed again under its own id; discarded, it counts as done.
+/// An event whose work failed too often, or cannot succeed, is a dead letter: no worker receives it until an operator resolves
+/// it. A redriven event may be claimed again under its own id; a discarded event counts as done.
 ///
-/// Exit code 0: done. 1: the broker refused, or could not be asked.
+/// Exit code 0: success. 1: the broker refused the request, or could not be reached.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     event-broker dead-letters summary\n  \
@@ -32,32 +32,32 @@ enum DeadLettersCommand {
     List {
         #[command(flatten)]
         which: LetterFilterArgs,
-        /// Those that were dealt with, too.
+        /// Also list the resolved ones.
         #[arg(long)]
         resolved: bool,
     },
-    /// Counts open dead letters by handler and topic.
+    /// Counts the open dead letters by handler or subscription, and topic.
     Summary,
-    /// Shows one dead letter with its event and everything that was tried.
+    /// Shows one dead letter with its event and all attempts.
     Show {
         /// Its id.
         id: String,
     },
-    /// Tries again: one dead letter, or with --all every one that is meant.
+    /// Redrives one dead letter, or with --all every one that the filters select.
     Redrive {
         #[command(flatten)]
         target: LetterTargetArgs,
-        /// Publish a corrected event with this payload in the place of the old one.
+        /// Publish a corrected event with this payload instead of the old event.
         #[arg(long, value_name = "JSON", conflicts_with = "all")]
         data: Option<String>,
-        /// Publish a new event even where the payload stays.
+        /// Publish a new event even if the payload is the same.
         #[arg(long, conflicts_with = "all")]
         new_event_id: bool,
         /// Why.
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
-    /// Lets be: one dead letter, or with --all every one that is meant.
+    /// Discards one dead letter, or with --all every one that the filters select.
     Discard {
         #[command(flatten)]
         target: LetterTargetArgs,
@@ -67,16 +67,16 @@ enum DeadLettersCommand {
     },
 }
 
-/// Which letters are meant; what is absent does not narrow.
+/// Which dead letters are selected.
 #[derive(clap::Args)]
 struct LetterFilterArgs {
-    /// Whose work: handler or subscription.
+    /// Only those of handlers, or only those of subscriptions: handler or subscription.
     #[arg(long, value_name = "SOURCE")]
     source: Option<String>,
-    /// Of this handler or subscription.
+    /// Only those of this handler or subscription.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Of this topic's events.
+    /// Only those of this topic's events.
     #[arg(long, value_name = "ID")]
     topic: Option<String>,
 }
@@ -86,12 +86,12 @@ struct LetterTargetArgs {
     /// The dead letter's id.
     #[arg(required_unless_present = "all", conflicts_with_all = ["all", "source", "name", "topic"])]
     id: Option<String>,
-    /// All open ones that fit --source, --name and --topic.
+    /// All open ones that match --source, --name and --topic.
     #[arg(long)]
     all: bool,
     #[command(flatten)]
     which: LetterFilterArgs,
-    /// Change nothing; say what would be done.
+    /// Change nothing; print what would be done.
     #[arg(long)]
     dry_run: bool,
 }
@@ -147,7 +147,7 @@ async fn execute(ClientArgs { server, json, command: verb }: &ClientArgs<DeadLet
     Ok(ExitCode::SUCCESS)
 }
 
-/// What an order says, of one letter or of many.
+/// The body of a request for one dead letter or for many.
 fn order_body(target: &LetterTargetArgs, reason: Option<&str>) -> Map<String, Value> {
     let which = target.which.members().map(|(name, value)| (name.to_owned(), json!(value)));
     let mut order: Map<_, _> = which.collect();
@@ -182,7 +182,7 @@ async fn resolve(
         let dealt = client.send_json(Method::POST, &path, &body, RequestRetry::Freely).await?;
         return if json { output.json(&dealt) } else { output.line(&member(&dealt, "count")) };
     };
-    // Twice, it would be refused for its own effect.
+    // A repetition would be refused because of the effect of the first request.
     let dead_letter =
         client.send_json(Method::POST, &["dead-letters", &format!("{id}:{command}")], &body, RequestRetry::Never).await?;
     print(output, json, &dead_letter)

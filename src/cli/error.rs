@@ -1,7 +1,7 @@
-//! Why a subcommand ends badly, and what the program ends with then.
+//! The failures of a subcommand, and the program's exit codes.
 //!
-//! - 0 well, 1 not well, 2 misused. A reader that has seen enough (`| head`) is well.
-//! - What a broker refused is told as it said it: title, detail, every pointer, and the trace to look for in its log.
+//! - 0 success, 1 failure, 2 wrong usage. A closed standard output (`| head`) is a success.
+//! - A refusal is printed as the broker wrote it: title, detail, every pointer, and the trace id to look for in its log.
 
 use super::output;
 use serde::Deserialize;
@@ -10,27 +10,27 @@ use std::fmt::{self, Write as _};
 use std::io;
 use std::process::ExitCode;
 
-/// Why a subcommand stops.
+/// Why a subcommand fails.
 #[derive(Debug)]
 pub(super) enum CliError {
-    /// The command line asks for something that makes no sense.
+    /// The command line cannot be executed as it is written.
     Misused(String),
-    /// Something did not work.
+    /// Something failed.
     Failed(String),
-    /// Nobody answers there.
+    /// No broker answers at the address.
     Unreachable(String),
-    /// A connection was there and broke: what became of the request is not known.
+    /// The connection broke off: whether the request had its effect is unknown.
     Broken(String),
-    /// The broker said no.
+    /// The broker refused the request.
     Refused(Box<BrokerRefusal>),
-    /// Nobody reads what is printed any more.
+    /// Standard output was closed.
     Closed,
 }
 
-/// What a subcommand comes to.
+/// The result of a subcommand.
 pub(super) type CliResult<T = ExitCode> = Result<T, CliError>;
 
-/// A refusal, as the broker put it.
+/// A problem document of the broker.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct BrokerRefusal {
@@ -42,14 +42,14 @@ pub(super) struct BrokerRefusal {
     trace_id: Option<String>,
     errors: Vec<RefusalViolation>,
     actual: Option<u64>,
-    /// The first sequence that can be read, when the asked range is gone.
+    /// The first sequence that can be read, if the requested range was removed.
     earliest: Option<u64>,
-    /// The offset to go on with then.
+    /// The offset to continue with in that case.
     pub(super) resume_offset: Option<u64>,
-    /// When to come back, in seconds.
+    /// When to retry, in seconds.
     #[serde(skip)]
     pub(super) retry_after: Option<u64>,
-    /// All of it, for programs.
+    /// The whole document, for `--json`.
     #[serde(skip)]
     pub(super) document: Value,
 }
@@ -62,7 +62,7 @@ struct RefusalViolation {
 }
 
 impl BrokerRefusal {
-    /// What an answer of this status says about itself.
+    /// Reads the body of a response with this status.
     pub(super) fn read(status: u16, body: &[u8], retry_after: Option<u64>) -> Self {
         let document: Value = serde_json::from_slice(body).unwrap_or_default();
         match Self::deserialize(&document) {
@@ -70,22 +70,22 @@ impl BrokerRefusal {
             _ => Self {
                 status,
                 document,
-                title: "Not an event broker's answer".to_owned(),
-                detail: "What answers there does not speak like an event broker; is --url right?".to_owned(),
+                title: "Not an event broker's response".to_owned(),
+                detail: "The server at this address does not respond like an event broker; is --url right?".to_owned(),
                 retry_after,
                 ..Self::default()
             },
         }
     }
 
-    /// What a problem document says that came inside an answer.
+    /// Reads a problem document that is part of a response.
     pub(super) fn from_document(document: &[u8]) -> Self {
         let read = Self::read(0, document, None);
         let status = read.document.get("status").and_then(Value::as_u64).and_then(|status| u16::try_from(status).ok());
         Self { status: status.unwrap_or_default(), ..read }
     }
 
-    /// The code, without the address it is explained at.
+    /// The code: the last part of the problem's type.
     pub(super) fn code(&self) -> &str {
         self.problem_type.rsplit('/').next().unwrap_or_default()
     }
@@ -119,7 +119,7 @@ impl fmt::Display for BrokerRefusal {
         if let Some(trace_id) = &self.trace_id {
             let _ = write!(text, "\n  trace: {trace_id}");
         }
-        // What a server says goes to a terminal: it may not steer it.
+        // The text of a server is printed on a terminal: control characters must not reach it.
         f.write_str(&output::escape_controls_per_line(&text))
     }
 }
@@ -143,7 +143,7 @@ impl From<BrokerRefusal> for CliError {
 }
 
 impl CliError {
-    /// Something that did not work, said in the words of its cause.
+    /// A failure with its cause.
     pub(super) fn caused_by(what: impl fmt::Display, cause: impl fmt::Display) -> Self {
         Self::Failed(format!("{what}: {cause}"))
     }
@@ -157,7 +157,7 @@ impl CliError {
     }
 }
 
-/// Says why not, if so, and answers what the program ends with.
+/// Prints the failure, if there is one, and returns the exit code.
 pub(super) fn exit_code(outcome: CliResult) -> ExitCode {
     let (code, reason) = match outcome {
         Ok(code) => return code,
@@ -189,7 +189,7 @@ mod tests {
     fn what_is_no_problem_document_is_told_apart() {
         for body in [&b"<html>"[..], b"{}", b"[]"] {
             let text = BrokerRefusal::read(502, body, None).to_string();
-            assert!(text.starts_with("Not an event broker's answer (502): "), "{text}");
+            assert!(text.starts_with("Not an event broker's response (502): "), "{text}");
         }
     }
 }

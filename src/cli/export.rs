@@ -1,9 +1,9 @@
 //! `event-broker export`: a topic's events, or all of them, as they are stored.
 //!
-//! - It ends at the tail as it was when the export began.
-//! - Within a topic the order is that of the topic. All topics of the default log come in the log's own order; topics
-//!   with a log of their own follow, one after the other.
-//! - What is in the file when an export breaks off is whole lines in order, and `--after` goes on behind them.
+//! - It ends at the tail at the time when the export began.
+//! - Within a topic the order is that of the topic. The topics of the default log are exported together in the log's order;
+//!   topics with a log of their own follow, one after the other.
+//! - An interrupted export leaves whole lines in order, and `--after` continues behind them.
 
 mod sink;
 
@@ -21,13 +21,13 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Writes events to a file as NDJSON: one event to a line, as it is stored.
+/// Writes events to a file as NDJSON: one event per line, as it is stored.
 ///
-/// A topic, or with --all everything the broker has. What `import` loads from it into an empty broker are the same
-/// events in the same order, with the same ids. Event types and topics are not in it: `types list --json` and
-/// `topics list --json` print them. Events past their retention are not there to be exported, and that is said.
+/// It exports one topic, or with --all all topics. `import` loads the same events with the same ids and in the same order into
+/// an empty broker. Event types and topics are not exported: `types list --json` and `topics list --json` print them. Events
+/// that retention has removed cannot be exported; a note on standard error says which.
 ///
-/// Exit code 0: everything up to the tail at the start was written. 1: it broke off; the message says how to go on.
+/// Exit code 0: everything up to the tail at the start was written. 1: it was interrupted; the message says how to continue.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     event-broker export --output events.ndjson\n  \
@@ -43,10 +43,10 @@ pub(super) struct ExportArgs {
     /// Every topic.
     #[arg(long)]
     all: bool,
-    /// The file; standard output when absent, or -. A file that is there is refused, unless --after adds to it.
+    /// The file; standard output when absent, or -. An existing file is refused, unless --after appends to it.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Go on behind this sequence (with --all: this position), adding to the file.
+    /// Continue behind this sequence (with --all: this position), and append to the file.
     #[arg(long, value_name = "N")]
     after: Option<u64>,
     /// Print how many events were written, as JSON.
@@ -54,7 +54,7 @@ pub(super) struct ExportArgs {
     json: bool,
 }
 
-/// A page of the whole log.
+/// A page of the default log.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ExportedLogPage {
@@ -78,7 +78,7 @@ pub(super) fn run(arguments: &ExportArgs) -> ExitCode {
 async fn export(arguments: &ExportArgs) -> CliResult {
     let client = arguments.server.client()?;
     let topic = arguments.topic.as_deref().unwrap_or(DEFAULT_TOPIC);
-    // Asked before the file is made: a topic that is not there leaves none behind.
+    // Requested before the file is created: an unknown topic leaves no file behind.
     let tails = match arguments.all {
         true => tails(&client).await?,
         false => vec![(topic.to_owned(), reading::tail(&client, topic).await?)],
@@ -107,13 +107,13 @@ async fn tails(client: &BrokerClient) -> CliResult<Vec<(String, u64)>> {
     Ok(tails)
 }
 
-/// An export on its way.
+/// A running export.
 struct ExportRun {
     client: BrokerClient,
     sink: ExportSink,
     bar: ProgressBar,
     written: u64,
-    /// Where to go on, if it breaks off.
+    /// Where to continue if it is interrupted.
     resume_after: u64,
 }
 
@@ -149,10 +149,10 @@ impl ExportRun {
         Ok(())
     }
 
-    /// The default log in its own order, then the topics that live elsewhere.
+    /// The default log in its own order, then the topics with a log of their own.
     async fn everything(&mut self, tails: &[(String, u64)], after: u64) -> CliResult<()> {
         let seen = self.default_log(after).await?;
-        // A topic lives in one log: of those that are not in this one, no event was seen.
+        // A topic is in one log: no event was seen of the topics that are not in this one.
         let elsewhere = tails.iter().filter(|(topic, tail)| *tail > 0 && !seen.contains(topic));
         let through = self.resume_after;
         for (topic, tail) in elsewhere {
@@ -165,7 +165,7 @@ impl ExportRun {
         Ok(())
     }
 
-    /// All events of the default log behind a position; the topics they are of.
+    /// All events of the default log behind a position; returns their topics.
     async fn default_log(&mut self, after: u64) -> CliResult<BTreeSet<String>> {
         let mut seen = BTreeSet::new();
         let mut after = after;
@@ -191,7 +191,7 @@ impl ExportRun {
         }
     }
 
-    /// Whether a topic of which nothing was seen behind `--after` has its events before it.
+    /// Whether a topic without events behind `--after` has events before that position.
     async fn lives_in_default_log(&self, topic: &str) -> CliResult<bool> {
         let one = [("limit".to_owned(), "1".to_owned())];
         let page = reading::page(&self.client, topic, ReadOffset::Earliest, &one).await?;
@@ -211,7 +211,7 @@ impl ExportRun {
         Ok(())
     }
 
-    /// Says how it went, and how to go on where it broke off.
+    /// Prints the result, and how to continue if the export was interrupted.
     fn report(&mut self, arguments: &ExportArgs, outcome: CliResult<()>) -> CliResult {
         let Self { written, resume_after: through, .. } = self;
         match outcome {
@@ -225,10 +225,10 @@ impl ExportRun {
             }
             Err(CliError::Closed) => Err(CliError::Closed),
             Err(failure) if *written > 0 => {
-                // What is written so far must be there to go on behind.
+                // The next export continues behind what was written so far. The failure that is reported is the first one.
                 let _ = self.sink.finish();
                 Err(CliError::Failed(format!(
-                    "{failure}\n  {written} events are written; go on with --after {through}"
+                    "{failure}\n  {written} events are written; continue with --after {through}"
                 )))
             }
             Err(failure) => Err(failure),

@@ -1,4 +1,4 @@
-//! `event-broker import`: history from a file, line by line, of any length.
+//! `event-broker import`: loads events from a file of any length.
 //!
 //! - The file is sent while it is read, and progress is received while it is sent; neither is held in memory.
 //! - A refused line does not prevent other lines from being stored.
@@ -17,10 +17,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::sync::mpsc;
 
-/// Pieces of the file that wait to be sent.
+/// Chunks of the file that wait to be sent.
 const PIECES: usize = 16;
 
-/// Loads events from NDJSON: one event to a line, as they are published or as `export` wrote them.
+/// Loads events from NDJSON: one event per line, in the form of a publish request or as `export` wrote it.
 ///
 /// Ids, times of occurrence and order are kept; the broker assigns positions and sequences. An exported line that gets
 /// another sequence than it had is counted. Topics and event types must exist. Every line is independent of the others:
@@ -80,7 +80,7 @@ async fn import(arguments: &ImportArgs) -> CliResult {
     progress.end()
 }
 
-/// The file as a request body: a thread of its own reads it, no faster than it is sent.
+/// The file as a request body. A separate thread reads it, no faster than it is sent.
 fn body(source: InputSource, bar: ProgressBar) -> reqwest::Body {
     let (sender, pieces) = mpsc::channel::<io::Result<Bytes>>(PIECES);
     std::thread::spawn(move || {

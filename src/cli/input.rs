@@ -1,9 +1,8 @@
-//! What is handed in: files, standard input, and the JSON in them.
+//! The input of subcommands: files, standard input, and the JSON in them.
 //!
 //! - `-` is standard input, everywhere.
-//! - One JSON value, an array of them, or several one behind the other (NDJSON) are all taken, and kept as they are
-//!   spelt.
-//! - Values are read as they are asked for: a file need not fit in memory.
+//! - One JSON value, an array of values, or several values in a row (NDJSON) are accepted, and kept as they are spelt.
+//! - Values are read one by one: a file need not fit in memory.
 
 use super::error::{CliError, CliResult};
 use serde_json::value::RawValue;
@@ -12,19 +11,19 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read};
 use std::path::Path;
 
-/// JSON values, in the order they come.
+/// JSON values in their order.
 pub(super) type JsonValues = Box<dyn Iterator<Item = CliResult<Box<RawValue>>> + Send>;
 
-/// A place to read from.
+/// A file or standard input.
 pub(super) struct InputSource {
-    /// What it is called.
+    /// Its name in messages.
     pub(super) name: String,
-    /// How long it is, where that is known.
+    /// Its length, if known.
     pub(super) bytes: Option<u64>,
     pub(super) reader: Box<dyn BufRead + Send>,
 }
 
-/// Opens a file, or standard input. `None` is standard input too, unless somebody sits there.
+/// Opens a file, or standard input. `None` is standard input too, unless it is a terminal.
 pub(super) fn open(path: Option<&Path>) -> CliResult<InputSource> {
     let standard = || InputSource {
         name: "standard input".to_owned(),
@@ -47,7 +46,7 @@ pub(super) fn open(path: Option<&Path>) -> CliResult<InputSource> {
     }
 }
 
-/// The JSON values of a source; an array counts as its items.
+/// The JSON values of a source; an array is read as its items.
 pub(super) fn values(source: InputSource) -> JsonValues {
     let InputSource { name, reader, .. } = source;
     let values = Deserializer::from_reader(reader).into_iter::<Box<RawValue>>();
@@ -68,7 +67,7 @@ fn items(value: Box<RawValue>) -> serde_json::Result<Vec<Box<RawValue>>> {
     }
 }
 
-/// The one JSON value of a source.
+/// The only JSON value of a source.
 pub(super) fn one_value(mut source: InputSource) -> CliResult<Value> {
     let mut text = String::new();
     source.reader.read_to_string(&mut text).map_err(|cause| CliError::caused_by(&source.name, cause))?;
@@ -85,7 +84,7 @@ pub(super) fn definition(text: &str) -> CliResult<Value> {
     }
     members.remove("archived");
     if let Some(Value::Array(versions)) = members.get_mut("versions") {
-        // An unfinished version would be in force at once.
+        // A version that is not finalised would become CURRENT at once.
         versions.retain(|version| version.get("status").is_none_or(|status| status != "FINALISING"));
         for version in versions.iter_mut().filter_map(Value::as_object_mut) {
             version

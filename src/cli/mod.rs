@@ -1,8 +1,8 @@
-//! The subcommands. Exit codes mean something: 0 well, 1 not well, 2 misused.
+//! The subcommands. Exit codes: 0 success, 1 failure, 2 wrong usage.
 //!
-//! - Some run or ask a broker (`client`), some work on a data folder (`folders`).
-//! - People get lines and tables, programs `--json`. Data goes to standard output, everything else to standard error.
-//! - A reader that has seen enough (`| head`) ends a subcommand quietly (`output`).
+//! - Some run a broker or call one (`client`), others work on a data folder (`data_folders`).
+//! - The output is lines and tables, or JSON with `--json`. Data goes to standard output, everything else to standard error.
+//! - When the reader of standard output closes it (`| head`), a subcommand ends without an error (`output`).
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line speaks on its streams")]
 
@@ -29,6 +29,7 @@ mod repair;
 mod restore;
 mod serve;
 mod settings;
+mod side_logs;
 mod sse;
 mod subscriptions;
 mod tail;
@@ -39,7 +40,7 @@ mod verify;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
-/// Keeps every event typed, ordered and durable, and makes every side effect happen once.
+/// An event broker: stores typed events durably and in order, and coordinates work that must be done once per event.
 #[derive(Parser)]
 #[command(
     name = "event-broker",
@@ -47,12 +48,12 @@ use std::process::ExitCode;
     arg_required_else_help = true,
     after_help = "Examples:\n  \
     event-broker serve                                    run a broker on 127.0.0.1:8087, its log in ./data\n  \
-    event-broker types register order_placed.json         say what events there are\n  \
+    event-broker types register order_placed.json         register an event type and its schema\n  \
     event-broker publish --type gts.… --subject o-1 --data '{\"total\":9}'\n  \
-    event-broker tail --from earliest                     see them come\n  \
+    event-broker tail --from earliest                     print events as they arrive\n  \
     event-broker backup --data ./data --output ./backup   copy the log while the broker runs\n\n\
-    Subcommands that ask a running broker find it by --url or EVENT_BROKER_URL (http://127.0.0.1:8087).\n\
-    Exit codes: 0 well, 1 not well, 2 misused."
+    Subcommands that call a running broker find it by --url or EVENT_BROKER_URL (default http://127.0.0.1:8087).\n\
+    Exit codes: 0 success, 1 failure, 2 wrong usage."
 )]
 struct CommandLine {
     #[command(subcommand)]
@@ -83,7 +84,7 @@ enum CliCommand {
     Completions(completions::CompletionsArgs),
 }
 
-/// Runs what the command line asks for.
+/// Runs the subcommand that the command line names.
 pub(crate) fn run() -> ExitCode {
     match CommandLine::parse().command {
         CliCommand::Serve(arguments) => serve::run(&arguments),
@@ -109,7 +110,7 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-/// Says why not, and what the program ends with.
+/// Prints a failure, and returns the exit code.
 fn failed(error: &dyn std::error::Error) -> ExitCode {
     output::print_note(&error);
     ExitCode::FAILURE

@@ -4,16 +4,13 @@ use super::backup::print_logs;
 use super::data_folders::{self, BackupLog, BackupManifest, StagedFolder};
 use super::error::{self, CliError, CliResult};
 use super::output::print_note;
-use contract::limits::{CHECKPOINT_ROWS_DEFAULT, CLOCK_JUMP_SECONDS_DEFAULT, KEY_HOURS_MAX};
-use event_broker::ledger::{Ledger, LogLocation};
-use event_broker::{LogClock, STATE_FOLDER, SystemClock, TrustedClock, open_folder, pause_dispatch};
-use log::file::FileLogOptions;
+use super::side_logs::{self, open_ledger};
+use event_broker::ledger::LogLocation;
+use event_broker::pause_dispatch;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::time::Duration;
 
 /// Makes a data folder from a backup.
 ///
@@ -70,6 +67,12 @@ fn restore(arguments: &RestoreArgs) -> CliResult {
     for part in &logs {
         runtime.block_on(fold(&draft.path().join(&part.folder)))?;
     }
+    let unknown = runtime.block_on(side_logs::unknown_topics(draft.path()))?;
+    if !unknown.is_empty() {
+        let topics = side_logs::names(&unknown);
+        let reason = format!("the logs of these topics do not know them: {topics}; restore another backup");
+        return Err(CliError::caused_by("the backup is not consistent", reason));
+    }
     draft.commit()?;
     let begun_at = manifest.map(|manifest| manifest.begun_at);
     print_logs(&logs, "restored", data, begun_at, *json)?;
@@ -109,16 +112,7 @@ fn compare(promised: &[BackupLog], found: &[BackupLog]) -> CliResult<()> {
 
 /// Opens a log, folds all of it, pauses its dispatch and leaves a checkpoint.
 async fn fold(folder: &Path) -> CliResult<()> {
-    let failed = |error: log::LogError| CliError::caused_by(folder.display(), error);
-    let log = open_folder(folder, FileLogOptions::default().segment_bytes).map_err(failed)?;
-    let state = Some(folder.join(STATE_FOLDER));
-    // How long keys live is the broker's setting; nothing is let go here.
-    let answers = i64::from(KEY_HOURS_MAX) * 3_600_000;
-    let clock = TrustedClock::new(Arc::new(SystemClock), Duration::from_secs(CLOCK_JUMP_SECONDS_DEFAULT));
-    let clock = LogClock::new(Arc::new(clock));
-    let log = Arc::new(log);
-    let ledger = Ledger::open(log, clock, state, CHECKPOINT_ROWS_DEFAULT, answers, Arc::default()).await;
-    let ledger = ledger.map_err(failed)?;
+    let ledger = open_ledger(folder).await?;
     for topic in ledger.registry().placed_topics() {
         if let LogLocation::Folder(elsewhere) = &topic.placed.location {
             let id = &topic.placed.topic.definition.id;

@@ -4,6 +4,8 @@ use super::config::refusal;
 use super::output::{CliOutput, print_note};
 use super::settings::SettingsArgs;
 use super::{failed, logging};
+use contract::ProducerId;
+use contract::api::DispatchJobApi;
 use event_broker::config::{Config, FileBudget, LoadedConfig, StorageEngine};
 use event_broker::{BrokerSlot, OpenError, Supervisor, opener, rest};
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -88,7 +90,9 @@ async fn serve(loaded: LoadedConfig, resume_dispatch: bool) -> ExitCode {
         }
         Err(error) => return failed(&error),
     };
-    if resume_dispatch && let Err(error) = broker.resume_dispatch("serve --resume-dispatch").await {
+    if resume_dispatch
+        && let Err(error) = broker.resume_dispatch(Some(&ProducerId("serve --resume-dispatch".to_owned()))).await
+    {
         return failed(&error);
     }
     let listener = match bind(listen) {

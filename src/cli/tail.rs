@@ -170,7 +170,7 @@ impl TopicTail<'_> {
         let mut response = self.client.send(request, RequestRetry::Never).await?;
         *opened = true;
         let mut parser = SseParser::default();
-        while let Some(bytes) = response.chunk().await.map_err(|error| self.client.request_error(&error))? {
+        while let Some(bytes) = response.chunk().await.map_err(|error| self.client.request_error(error))? {
             for message in parser.feed(&bytes) {
                 if self.take(message)?.is_break() {
                     return Ok(ControlFlow::Break(()));

@@ -3,7 +3,7 @@
 use super::data_folders;
 use super::error::{self, CliError, CliResult};
 use super::output::{CliOutput, print_note};
-use event_broker::acknowledged_state;
+use event_broker::{acknowledged_state, pending_repair};
 use log::FileDamage;
 use log::file::VerifyReport;
 use serde_json::json;
@@ -53,7 +53,12 @@ fn verify(arguments: &VerifyArgs) -> CliResult {
 /// Checks one log and says what it found; whether all is well.
 fn check(folder: &Path, arguments: &VerifyArgs) -> CliResult<bool> {
     let known = acknowledged_state(folder).map_err(|cause| CliError::caused_by(folder.display(), cause))?;
-    let report = data_folders::check(folder, known.acknowledged)?;
+    let mut report = data_folders::check(folder, known.acknowledged)?;
+    let pending = pending_repair(folder);
+    if pending.exists() {
+        let reason = "a repair was interrupted and must be run again; until then no broker opens the log".to_owned();
+        report.damages.push(FileDamage { file: pending, offset: 0, reason });
+    }
     match arguments.json {
         true => print_json(folder, &report)?,
         false => print(folder, &report, arguments)?,

@@ -19,9 +19,6 @@ pub(super) fn routes() -> Router<AppState> {
 async fn resume(request: ApiRequest) -> HandlerResult<Reply> {
     request.allow_params(&[])?;
     let by = producer(request.headers())?;
-    let by = by.as_ref().map_or("unknown", |by| by.0.as_str());
-    request.app.broker.refresh().await?;
-    let writes = request.writes();
     let resumed = |(): &()| Reply::ok(&json!({"status": SubscriptionStatus::Active}));
-    request.respond_with(resumed, |recorder| writes.resume_dispatch(by, recorder)).await
+    request.respond_with(resumed, |recorder| request.writes().resume_dispatch(by.as_ref(), recorder)).await
 }

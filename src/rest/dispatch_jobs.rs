@@ -35,8 +35,7 @@ async fn list(request: ApiRequest) -> HandlerResult {
         event: params.one("event")?.map(event).transpose()?,
         group: params.one("group")?.map(str::to_owned),
     };
-    request.app.broker.refresh().await?;
-    let page = request.app.broker.jobs(None).list(&filter, wanted.cursor.as_ref(), wanted.limit).await?;
+    let page = request.app.events().jobs(&filter, wanted.cursor.as_ref(), wanted.limit).await?;
     pages::page_response(&page, wanted.limit)
 }
 
@@ -56,8 +55,7 @@ async fn create(mut request: ApiRequest) -> HandlerResult<Reply> {
     request.allow_params(&[])?;
     let task: NewTask = request.json().await?;
     let made = |job: &DispatchJob| Reply::created(job, &format!("/v1/dispatch-jobs/{}", job.id));
-    let jobs = request.app.broker.jobs(None);
-    request.respond_with(made, |recorder| jobs.create_task(task, recorder)).await
+    request.respond_with(made, |recorder| request.writes().create_task(task, recorder)).await
 }
 
 async fn show(request: ApiRequest) -> HandlerResult {
@@ -66,8 +64,7 @@ async fn show(request: ApiRequest) -> HandlerResult {
         return Err(Problem::not_allowed("POST"));
     }
     request.allow_params(&[])?.check_accepts_json()?;
-    request.app.broker.refresh().await?;
-    pages::json_response(&request.app.broker.jobs(None).get(piece).await?)
+    pages::json_response(&request.app.events().job(piece).await?)
 }
 
 /// `POST /v1/dispatch-jobs/{id}:retry`, `:cancel` and `:complete`.
@@ -82,7 +79,5 @@ async fn custom_method(request: ApiRequest) -> HandlerResult<Reply> {
         None => return Err(Problem::not_allowed("GET, HEAD")),
     };
     let by = producer(request.headers())?;
-    request.app.broker.refresh().await?;
-    let jobs = request.app.broker.jobs(by.as_ref());
-    request.respond_with(Reply::ok, |recorder| jobs.act(id, verb, recorder)).await
+    request.respond_with(Reply::ok, |recorder| request.writes().act_on_job(id, verb, by.as_ref(), recorder)).await
 }

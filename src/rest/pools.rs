@@ -23,8 +23,7 @@ pub(super) fn routes() -> Router<AppState> {
 async fn list(request: ApiRequest) -> HandlerResult {
     request.allow_params(&["limit", "cursor"])?.check_accepts_json()?;
     let query = PageQuery::of(&request)?;
-    request.app.broker.refresh().await?;
-    let page = request.app.broker.subscriptions(None).pools(query.cursor.as_ref(), query.limit)?;
+    let page = request.app.events().pools(query.cursor.as_ref(), query.limit).await?;
     pages::page_response(&page, query.limit)
 }
 
@@ -32,27 +31,23 @@ async fn create(mut request: ApiRequest) -> HandlerResult<Reply> {
     request.allow_params(&[])?;
     let pool: Pool = request.json().await?;
     let made = |pool: &Pool| Reply::created(pool, &format!("/v1/pools/{}", pool.code));
-    let subscriptions = request.app.broker.subscriptions(None);
-    request.respond_with(made, |recorder| subscriptions.create_pool(pool, recorder)).await
+    request.respond_with(made, |recorder| request.writes().create_pool(pool, recorder)).await
 }
 
 async fn show(request: ApiRequest) -> HandlerResult {
     request.allow_params(&[])?.check_accepts_json()?;
-    request.app.broker.refresh().await?;
-    pages::json_response(&request.app.broker.subscriptions(None).pool(request.path_param("code"))?)
+    pages::json_response(&request.app.events().pool(request.path_param("code")).await?)
 }
 
 async fn change(mut request: ApiRequest) -> HandlerResult<Reply> {
     request.allow_params(&[])?;
     let change: PoolChange = request.json().await?;
-    request.app.broker.refresh().await?;
-    let subscriptions = request.app.broker.subscriptions(None);
-    request.respond_with(Reply::ok, |recorder| subscriptions.change_pool(request.path_param("code"), change, recorder)).await
+    let code = request.path_param("code");
+    request.respond_with(Reply::ok, |recorder| request.writes().change_pool(code, change, recorder)).await
 }
 
 async fn remove(request: ApiRequest) -> HandlerResult<Reply> {
     request.allow_params(&[])?;
-    request.app.broker.refresh().await?;
-    let subscriptions = request.app.broker.subscriptions(None);
-    request.respond_with(Reply::no_content, |recorder| subscriptions.delete_pool(request.path_param("code"), recorder)).await
+    let code = request.path_param("code");
+    request.respond_with(Reply::no_content, |recorder| request.writes().delete_pool(code, recorder)).await
 }

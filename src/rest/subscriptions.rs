@@ -9,11 +9,10 @@ use super::pages::{self, PageQuery};
 use super::problem::{HandlerResult, Problem};
 use super::reply::Reply;
 use super::request::{ApiRequest, BodyLimitFn, NO_BODY};
-use crate::delivery::SecretKind;
 use crate::subscriptions::new_view;
 use axum::Router;
 use axum::routing::get;
-use contract::{Kind, NewReplay, NewSecret, NewSubscription, Subscription, SubscriptionChange};
+use contract::{Kind, NewReplay, NewSecret, NewSubscription, SecretRotation, Subscription, SubscriptionChange};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -56,7 +55,7 @@ async fn create(mut request: ApiRequest) -> HandlerResult<Reply> {
         .respond_with(
             move |row| Reply::created(&new_view(row), &location(&new_view(row))),
             |recorder| async {
-                let (row, answer) = request.app.broker.subscriptions(None).create_keeping(new, recorder).await?;
+                let (row, answer) = request.writes().create_subscription(new, recorder).await?;
                 *made.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
                 Ok(row)
             },
@@ -74,8 +73,7 @@ async fn create(mut request: ApiRequest) -> HandlerResult<Reply> {
 async fn list(request: ApiRequest) -> HandlerResult {
     request.allow_params(&["limit", "cursor"])?.check_accepts_json()?;
     let query = PageQuery::of(&request)?;
-    request.app.broker.refresh().await?;
-    let page = request.app.broker.subscriptions(None).list(query.cursor.as_ref(), query.limit)?;
+    let page = request.app.events().subscriptions(query.cursor.as_ref(), query.limit).await?;
     pages::page_response(&page, query.limit)
 }
 
@@ -90,41 +88,35 @@ fn id_of(request: &ApiRequest) -> HandlerResult<String> {
 async fn show(request: ApiRequest) -> HandlerResult {
     let id = id_of(&request)?;
     request.allow_params(&[])?.check_accepts_json()?;
-    request.app.broker.refresh().await?;
-    pages::json_response(&request.app.broker.subscriptions(None).get(&id)?)
+    pages::json_response(&request.app.events().subscription(&id).await?)
 }
 
 async fn change(mut request: ApiRequest) -> HandlerResult<Reply> {
     let id = id_of(&request)?;
     request.allow_params(&[])?;
     let change: SubscriptionChange = request.json().await?;
-    request.app.broker.refresh().await?;
-    let subscriptions = request.app.broker.subscriptions(None);
-    request.respond_with(Reply::ok, |recorder| subscriptions.change(&id, change, recorder)).await
+    request.respond_with(Reply::ok, |recorder| request.writes().change_subscription(&id, change, recorder)).await
 }
 
 async fn remove(request: ApiRequest) -> HandlerResult<Reply> {
     let id = id_of(&request)?;
     request.allow_params(&[])?;
     let by = producer(request.headers())?;
-    request.app.broker.refresh().await?;
-    let subscriptions = request.app.broker.subscriptions(by.as_ref());
-    request.respond_with(Reply::no_content, |recorder| subscriptions.delete(&id, recorder)).await
+    let (id, by) = (id.as_str(), by.as_ref());
+    request.respond_with(Reply::no_content, |recorder| request.writes().delete_subscription(id, by, recorder)).await
 }
 
 async fn groups(request: ApiRequest) -> HandlerResult {
     request.allow_params(&["limit", "cursor"])?.check_accepts_json()?;
     let query = PageQuery::of(&request)?;
-    request.app.broker.refresh().await?;
-    let found = request.app.broker.subscriptions(None).find(request.path_param("id"))?;
-    let page = request.app.broker.jobs(None).groups(found, query.cursor.as_ref(), query.limit).await?;
+    let id = request.path_param("id");
+    let page = request.app.events().blocked_groups(id, query.cursor.as_ref(), query.limit).await?;
     pages::page_response(&page, query.limit)
 }
 
 async fn replays(request: ApiRequest) -> HandlerResult {
     request.allow_params(&[])?.check_accepts_json()?;
-    request.app.broker.refresh().await?;
-    let replays = request.app.broker.subscriptions(None).replays(request.path_param("id"))?;
+    let replays = request.app.events().replays(request.path_param("id")).await?;
     pages::json_response(&json!({"items": replays}))
 }
 
@@ -132,20 +124,6 @@ async fn replays(request: ApiRequest) -> HandlerResult {
 #[serde(deny_unknown_fields)]
 struct PauseBody {
     reason: Option<String>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct RotateSecretBody {
-    grace_seconds: Option<u32>,
-    kind: Option<SecretKindName>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum SecretKindName {
-    Symmetric,
-    Asymmetric,
 }
 
 /// A body that may be left out.
@@ -164,41 +142,27 @@ async fn custom_method(mut request: ApiRequest) -> HandlerResult<Reply> {
     let piece = request.path_param("id").to_owned();
     let (id, verb) = custom_methods::split(&piece);
     let by = producer(request.headers())?;
+    let by = by.as_ref();
     let app = request.app.clone();
-    let subscriptions = app.broker.subscriptions(by.as_ref());
+    let writes = app.broker.writes();
     match verb {
         Some("pause") => {
             let PauseBody { reason } = optional_body(&mut request).await?;
-            app.broker.refresh().await?;
-            request.respond_with(Reply::ok, |recorder| subscriptions.pause(id, reason, recorder)).await
+            request.respond_with(Reply::ok, |recorder| writes.pause_subscription(id, reason, by, recorder)).await
         }
-        Some("resume") => {
-            app.broker.refresh().await?;
-            request.respond_with(Reply::ok, |recorder| subscriptions.resume(id, recorder)).await
-        }
+        Some("resume") => request.respond_with(Reply::ok, |recorder| writes.resume_subscription(id, recorder)).await,
         Some("close-breaker") => {
-            app.broker.refresh().await?;
-            request.respond_with(Reply::ok, |recorder| subscriptions.close_breaker(id, recorder)).await
+            request.respond_with(Reply::ok, |recorder| writes.close_breaker(id, by, recorder)).await
         }
         Some("rotate-secret") => {
-            let RotateSecretBody { grace_seconds, kind } = optional_body(&mut request).await?;
-            let kind = kind.map_or(SecretKind::Symmetric, |kind| match kind {
-                SecretKindName::Symmetric => SecretKind::Symmetric,
-                SecretKindName::Asymmetric => SecretKind::Asymmetric,
-            });
-            app.broker.refresh().await?;
-            request.respond_with(Reply::ok, |recorder| subscriptions.rotate(id, grace_seconds, kind, recorder)).await
+            let rotation: SecretRotation = optional_body(&mut request).await?;
+            request.respond_with(Reply::ok, |recorder| writes.rotate_secret(id, rotation, recorder)).await
         }
-        Some("test") => {
-            app.broker.refresh().await?;
-            let (_, row) = subscriptions.find(id)?;
-            // Nothing of it is in the log; whoever asks again wants another try.
-            Ok(Reply::ok(&app.broker.jobs(None).test(&row).await?).without_storing())
-        }
+        // The reply is not stored: a client that repeats the request wants another delivery.
+        Some("test") => Ok(Reply::ok(&app.events().test_subscription(id).await?).without_storing()),
         Some("replay") => {
             let replay: NewReplay = request.json().await?;
-            app.broker.refresh().await?;
-            request.respond_with(Reply::ok, |recorder| subscriptions.replay(id, replay, recorder)).await
+            request.respond_with(Reply::ok, |recorder| writes.replay_subscription(id, replay, recorder)).await
         }
         Some(_) => Err(custom_methods::unknown()),
         None => Err(Problem::not_allowed("GET, HEAD, PATCH, DELETE")),

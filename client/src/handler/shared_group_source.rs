@@ -7,8 +7,9 @@ use super::options::HandlerOptions;
 use super::source::{EventBatch, EventSource, IncomingEvent, PollingSource};
 use super::work::HeldClaim;
 use crate::client::Client;
+use contract::api::*;
 use contract::{
-    BoxFuture, Claim, ClaimStatus, Cursor, EventBroker, Offset, Page, Result, StoredEvent, TopicId, TopicRead, limits,
+    BoxFuture, Claim, ClaimStatus, Cursor, Kind, Offset, Page, Result, StoredEvent, TopicId, TopicRead, limits,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::time::Instant;
@@ -81,8 +82,14 @@ impl SharedGroupSource {
         let before = Offset(claim.sequence.get().saturating_sub(1));
         let mut read = TopicRead::all(claim.topic.clone()).after(before);
         read.limit = 1;
-        let page = self.member.client.read(read).await?;
-        Ok(page.items.into_iter().find(|event| event.sequence == claim.sequence))
+        match self.member.client.read(read).await {
+            // Retention has removed it. The claim may be of a republished copy.
+            Err(error) if error.kind() == Kind::Trimmed => match self.member.client.event(claim.event_id).await {
+                Err(error) if error.kind() == Kind::NotFound => Ok(None),
+                event => event.map(Some),
+            },
+            page => Ok(page?.items.into_iter().find(|event| event.sequence == claim.sequence)),
+        }
     }
 }
 

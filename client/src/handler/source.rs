@@ -8,9 +8,10 @@
 use super::options::{HandlerOptions, StartPosition};
 use super::work::HeldClaim;
 use crate::client::Client;
+use contract::api::*;
 use contract::{
-    BoxFuture, Distribution, Error, EventBroker, EventPage, GroupTopic, IsoDuration, Kind, NewConsumer, Offset,
-    ReadOffset, Result, StoredEvent, TopicId, TopicRead,
+    BoxFuture, Distribution, Error, EventPage, GroupTopic, IsoDuration, Kind, NewConsumer, Offset, ReadOffset, Result,
+    StoredEvent, TopicId, TopicRead,
 };
 use std::time::Duration;
 use tokio::sync::Mutex;

@@ -1,7 +1,8 @@
 //! Looking back: work behind the offset that a person has redriven, or that whoever had it has left lying.
 
 use super::work::{WorkerContext, now};
-use contract::{Claim, ClaimStatus, Cursor, EventBroker, Sequence, limits};
+use contract::api::*;
+use contract::{Claim, ClaimStatus, Cursor, Sequence, limits};
 
 /// Pages that are looked at before it is somebody else's turn; the next sweep goes on from there.
 const PAGES_MAX: usize = 10;

@@ -18,9 +18,10 @@ use super::options::HandlerOptions;
 use super::progress::OffsetProgress;
 use crate::client::Client;
 use crate::retry::RetryPolicy;
+use contract::api::*;
 use contract::{
-    Claim, ClaimAnswer, ClaimStatus, Error, EventBroker, Kind, NewClaim, Offset, Result as Answered, StoredEvent,
-    Timestamp, TopicId, TopicRead, limits,
+    Claim, ClaimAnswer, ClaimStatus, Error, Kind, NewClaim, Offset, Result as Answered, StoredEvent, Timestamp,
+    TopicId, TopicRead, limits,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -8,9 +8,10 @@ use super::{Checkpoint, ProjectionError};
 use crate::client::Client;
 use crate::retry::jitter;
 use crate::stop::{StopSignal, UntilStopped};
+use contract::api::*;
 use contract::{
-    Error, EventBroker, EventFilter, Kind, LogRead, NewCheckpoint, NewProjection, Offset, Position, Projection,
-    ReadOffset, RegisterOutcome, Result as Answered, StoredEvent, TopicRead,
+    Error, EventFilter, Kind, LogRead, NewCheckpoint, NewProjection, Offset, Position, Projection, ReadOffset,
+    RegisterOutcome, Result as Answered, StoredEvent, TopicRead,
 };
 use std::time::Duration;
 use tokio::time::Instant;

@@ -1,7 +1,8 @@
 //! The example that keeps a table in PostgreSQL: killed wherever it hurts, its table is that of a run never killed.
 
 use crate::stage::{Deadline, Stage, bank, moved};
-use contract::{EventBroker, Offset, Projection};
+use contract::api::*;
+use contract::{Offset, Projection};
 use log_postgres::testing::TestServer;
 use serde_json::json;
 use std::path::PathBuf;

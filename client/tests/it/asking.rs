@@ -2,9 +2,10 @@
 
 use crate::pretend::{Pretend, Reply};
 use crate::stage::{Stage, bank, moved};
+use contract::api::*;
 use contract::{
-    EventBroker, EventFilter, Generation, Kind, LogRead, NewCheckpoint, NewProjection, Offset, Position,
-    PublishOutcome, RegisterOutcome, Sequence, TopicRead,
+    EventFilter, Generation, Kind, LogRead, NewCheckpoint, NewProjection, Offset, Position, PublishOutcome,
+    RegisterOutcome, Sequence, TopicRead,
 };
 use event_broker_client::{Client, RetryPolicy, WaitFor};
 use serde_json::json;

@@ -2,9 +2,10 @@
 
 use crate::meddler::Meddler;
 use crate::stage::{Deadline, Stage, bank, moved};
+use contract::api::*;
 use contract::{
-    Claim, ClaimError, ClaimFailure, ClaimOrder, ClaimStatus, Completion, DeadLetterFilter, EventBroker, NewHandler,
-    RedriveRequest, StoredEvent, TopicRead,
+    Claim, ClaimError, ClaimFailure, ClaimOrder, ClaimStatus, Completion, DeadLetterFilter, NewHandler, RedriveRequest,
+    StoredEvent, TopicRead,
 };
 use event_broker_client::handler::{
     HandlerError, HandlerOptions, HandlerRunner, RunnerState, StartPosition, WorkDivision, WorkError, WorkOutcome,

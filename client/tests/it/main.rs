@@ -10,6 +10,7 @@
 
 mod accounts;
 mod asking;
+mod dispatch;
 mod handler;
 mod meddler;
 mod pretend;

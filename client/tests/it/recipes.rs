@@ -10,9 +10,9 @@ mod fenced_receiver;
 use crate::meddler::Meddler;
 use crate::stage::{Deadline, Stage, bank, moved};
 use consume_produce::{NOTED, note};
+use contract::api::*;
 use contract::{
-    Claim, Completion, DeadLetterFilter, EventBroker, Kind, NewClaim, NewEventType, NewHandler, NewTopic, TopicId,
-    TopicRead,
+    Claim, Completion, DeadLetterFilter, Kind, NewClaim, NewEventType, NewHandler, NewTopic, TopicId, TopicRead,
 };
 use event_broker_client::Client;
 use event_broker_client::handler::{HandlerOptions, HandlerRunner};

@@ -1,9 +1,8 @@
 //! The runner: catching up, following, telling, rebuilding, stopping, and poison.
 
 use crate::stage::{Deadline, Stage, bank, moved};
-use contract::{
-    EventBroker, Generation, LogRead, NewProjection, Offset, Position, Projection, Sequence, StoredEvent, limits,
-};
+use contract::api::*;
+use contract::{Generation, LogRead, NewProjection, Offset, Position, Projection, Sequence, StoredEvent, limits};
 use event_broker_client::RetryPolicy;
 use event_broker_client::projection::{
     Checkpoint, ProjectionError, ProjectionOptions, ProjectionRunner, ProjectionView,

@@ -1,6 +1,7 @@
 //! A broker in memory, served over HTTP on a port of its own.
 
-use contract::{EventBroker, NewEvent, NewEventType, NewTopic, NewVersion, TopicId};
+use contract::api::*;
+use contract::{NewEvent, NewEventType, NewTopic, NewVersion, TopicId};
 use event_broker::{Broker, Config, rest};
 use event_broker_client::Client;
 use serde_json::Value;
@@ -42,7 +43,12 @@ pub(crate) struct Stage {
 impl Stage {
     /// With the examples' topic and type; the type has these versions, or takes anything.
     pub(crate) async fn set(versions: Vec<NewVersion>) -> Self {
-        let broker = Arc::new(Broker::open(Config::default()).await.unwrap());
+        Self::with(Config::default(), versions).await
+    }
+
+    /// The same with a configuration.
+    pub(crate) async fn with(config: Config, versions: Vec<NewVersion>) -> Self {
+        let broker = Arc::new(Broker::open(config).await.unwrap());
         broker.register_topic(NewTopic::new(bank())).await.unwrap();
         let mut event_type = NewEventType::new(MOVED.parse().unwrap());
         event_type.topic = Some(bank());

@@ -2,7 +2,8 @@
 
 use crate::handler::{Noted, Notes, Running, committed, next, options, publish};
 use crate::stage::{Deadline, Stage, bank};
-use contract::{Claim, EventBroker, NewConsumer, Offset, Sequence, StoredEvent};
+use contract::api::*;
+use contract::{Claim, NewConsumer, Offset, Sequence, StoredEvent};
 use event_broker_client::handler::{HandlerOptions, HandlerRunner, StartPosition};
 
 /// A runner of handler `h` that does every event at once.

@@ -1,12 +1,13 @@
 //! Every verb of the contract, over HTTP and in process: the same script comes to the same.
 
 use crate::stage::{Stage, bank, moved};
+use contract::api::*;
 use contract::{
     AggregateRead, AggregateSequence, Atomicity, BulkResolveRequest, ClaimCompletion, ClaimError, ClaimFailure,
-    Completion, Cursor, DeadLetterFilter, DeadLetterSource, Error, EventBroker, EventTypeId, GroupReset, IdPattern,
-    LogRead, NewCheckpoint, NewClaim, NewConsumer, NewEvent, NewEventType, NewHandler, NewProjection, NewTopic,
-    NewVersion, Offset, Page, Position, ProducerId, PublishedEvent, ReadOffset, RedriveRequest, RegisterOutcome,
-    ResetTo, Result, SchemaVersion, Sequence, Timestamp, TopicChange, TopicId, TopicRead,
+    Completion, Cursor, DeadLetterFilter, DeadLetterSource, Error, EventTypeId, GroupReset, IdPattern, LogRead,
+    NewCheckpoint, NewClaim, NewConsumer, NewEvent, NewEventType, NewHandler, NewProjection, NewTopic, NewVersion,
+    Offset, Page, Position, ProducerId, PublishedEvent, ReadOffset, RedriveRequest, RegisterOutcome, ResetTo, Result,
+    SchemaVersion, Sequence, Timestamp, TopicChange, TopicId, TopicRead,
 };
 use serde_json::json;
 use std::fmt::Debug;

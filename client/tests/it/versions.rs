@@ -5,7 +5,8 @@
 mod two_versions;
 
 use crate::stage::{Stage, bank, moved};
-use contract::{EventBroker, EventTypeId, NewProjection, NewVersion, Offset, Sequence};
+use contract::api::*;
+use contract::{EventTypeId, NewProjection, NewVersion, Offset, Sequence};
 use event_broker_client::RetryPolicy;
 use event_broker_client::projection::{ProjectionError, ProjectionOptions, ProjectionRunner};
 use serde_json::json;

@@ -116,7 +116,7 @@ fn groups(random: &mut SeededRandom) -> Entry {
     match random.through(6) {
         0 | 1 => Entry::GroupBegan { group, topic, offset: Offset(random.through(3)) },
         2 => Entry::EventsPassed { group, topic, runs: vec![(from, to)] },
-        3 => Entry::EventsRepeated { group, topic, from, to },
+        3 => Entry::EventsRepeated { group, topic, from, to, copies: Vec::new() },
         4 => Entry::GroupMoved { group, topic, offset: Offset(from.get()) },
         5 => Entry::GroupDeleted { group, topics: vec![topic] },
         _ => Entry::HandlerDeleted { name: group, topics: vec![topic_id(topic)] },

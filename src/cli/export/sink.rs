@@ -1,7 +1,7 @@
-//! The file an export goes to.
+//! The file of an export.
 //!
-//! - A file that is there is not written over.
-//! - Going on, a last line that was cut short is taken away first, so that every line is whole.
+//! - An existing file is not overwritten.
+//! - When an export continues, an incomplete last line is removed first, so that every line is whole.
 
 use crate::cli::error::{CliError, CliResult};
 use log::file::private_file;
@@ -13,12 +13,12 @@ use std::path::Path;
 pub(super) struct ExportSink {
     name: String,
     writer: BufWriter<Box<dyn Write>>,
-    /// To be made durable at the end.
+    /// Synced at the end.
     file: Option<File>,
 }
 
 impl ExportSink {
-    /// Opens the file, to go on with it or to begin it.
+    /// Opens the file to append to it, or creates it.
     pub(super) fn open(path: Option<&Path>, goes_on: bool) -> CliResult<Self> {
         let Some(path) = path.filter(|path| path.as_os_str() != "-") else {
             let writer = BufWriter::new(Box::new(io::stdout()) as Box<dyn Write>);
@@ -28,7 +28,7 @@ impl ExportSink {
         let opened = if goes_on { open_at_end(path) } else { private_file().write(true).create_new(true).open(path) };
         let file = opened.map_err(|cause| match cause.kind() {
             io::ErrorKind::AlreadyExists => {
-                CliError::Misused(format!("{name} is there already; name another, or go on with it by --after"))
+                CliError::Misused(format!("{name} exists already; name another file, or append to it with --after"))
             }
             _ => CliError::caused_by(&name, cause),
         })?;
@@ -59,12 +59,12 @@ impl ExportSink {
     }
 }
 
-/// The file behind its last whole line.
+/// The file, positioned behind its last whole line.
 fn open_at_end(path: &Path) -> io::Result<File> {
     let mut file = private_file().read(true).write(true).create(true).truncate(false).open(path)?;
     let mut end = file.metadata()?.len();
     let mut chunk = vec![0; 64 * 1024];
-    // Backwards, chunk by chunk, to the last line break.
+    // Searches backwards for the last line break, chunk by chunk.
     while end > 0 {
         let start = end.saturating_sub(chunk.len() as u64);
         let bytes = chunk.get_mut(..(end - start) as usize).unwrap_or_default();

@@ -4,7 +4,7 @@
 //! - Every event has an id before it is sent, so a request may be repeated.
 //! - A broker that takes smaller batches than usual gets them: a batch it calls too large is sent in halves.
 
-use crate::cli::client::{BrokerClient, RequestRetry};
+use crate::cli::client::{BrokerClient, RequestRetry, parse};
 use crate::cli::error::{BrokerRefusal, CliError, CliResult};
 use crate::cli::input::JsonValues;
 use crate::cli::output::on_one_line;
@@ -201,7 +201,7 @@ impl BatchSender {
         };
         let status = response.status().as_u16();
         let payload_mismatch = response.headers().contains_key("payload-mismatch");
-        let event = read(&self.client.read_body(response).await?)?;
+        let event = parse(&self.client.read_body(response).await?)?;
         Ok(vec![ItemResponse { status, event: Some(event), error: None, payload_mismatch }])
     }
 
@@ -210,7 +210,7 @@ impl BatchSender {
         let body = format!("{{\"events\":[{}]}}", batch.join(","));
         let request = self.client.request(Method::POST, &["events:batch"], query).body(body);
         let response = self.client.send(self.with_headers(request), RequestRetry::Freely).await?;
-        let answer: BatchResponse = read(&self.client.read_body(response).await?)?;
+        let answer: BatchResponse = parse(&self.client.read_body(response).await?)?;
         match answer.data.results.len() == batch.len() {
             true => Ok(answer.data.results),
             false => Err(CliError::Failed("the broker did not answer for every event of a batch".to_owned())),
@@ -250,10 +250,6 @@ impl EventAnswer {
         // An answer of the broker's own can be printed.
         on_one_line(&serde_json::to_string(self).unwrap_or_default())
     }
-}
-
-fn read<T: serde::de::DeserializeOwned>(body: &[u8]) -> CliResult<T> {
-    serde_json::from_slice(body).map_err(|error| CliError::caused_by("the broker's answer cannot be read", error))
 }
 
 /// The event with an id. What is no object stays as it is, for the broker to refuse.

@@ -100,7 +100,7 @@ fn what_is_no_event_broker_is_told_apart() {
     assert!(said.contains("Not an event broker's answer (502)") && said.contains("--url"), "{said}");
     let (url, _requests) = pretend(|_, _| response("200 OK", "", "<html>"));
     let said = run(&["topics", "list", "--url", &url]).expect(1).err;
-    assert!(said.contains("the broker's answer cannot be read"), "{said}");
+    assert!(said.contains("the broker's response cannot be read"), "{said}");
     // A redirect is not followed: it is no answer of a broker.
     let (url, _requests) = pretend(|_, _| response("302 Found", "location: http://127.0.0.1:1/\r\n", ""));
     let said = run(&["topics", "list", "--url", &url]).expect(1).err;

@@ -288,3 +288,39 @@ fn a_bench_that_is_stopped_removes_its_folder_which_nobody_else_could_read() {
         assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "{signal:?}");
     }
 }
+
+#[test]
+fn a_copy_whose_default_log_is_older_than_a_deletion_is_refused_and_not_called_ready() {
+    let folder = TempDir::new().unwrap();
+    let server = with_side_log(&folder);
+    let other = "gts.hx.core.events.topic.v1~vendor.other.v1";
+    ask(&server, &["topics", "create", other, "--storage", "file", "--location", "deep/apart"]).expect(0);
+    let (before, after) = (folder.path().join("before"), folder.path().join("after"));
+    run(&["backup", "--data", text(server.path()), "--output", text(&before)]).expect(0);
+    ask(&server, &["topics", "delete", other]).expect(0);
+    run(&["backup", "--data", text(server.path()), "--output", text(&after)]).expect(0);
+    // What a copy of the default log before the deletion and of the side log after it looks like.
+    let side = Path::new("logs/deep/apart/log");
+    fs::remove_dir_all(before.join(side)).unwrap();
+    fs::rename(after.join(side), before.join(side)).unwrap();
+    fs::remove_file(before.join("backup.json")).unwrap();
+    let refused = run(&["restore", "--from", text(&before), "--data", text(&folder.path().join("data"))]).expect(1);
+    assert!(refused.err.contains("is not consistent") && refused.err.contains(other), "{}", refused.err);
+    let copy = folder.path().join("copy");
+    let refused = run(&["backup", "--data", text(&before), "--output", text(&copy)]).expect(1);
+    assert!(refused.err.contains("copies were not consistent") && !copy.exists(), "{}", refused.err);
+}
+
+#[test]
+fn a_repair_that_was_interrupted_is_named_by_verify_and_by_a_dry_run() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    run(&["bench", "--data", text(&data), "--events", "10", "--callers", "1"]).expect(0);
+    run(&["verify", "--data", text(&data)]).expect(0);
+    fs::create_dir_all(data.join("cut")).unwrap();
+    fs::write(data.join("cut/repair.json"), "{}").unwrap();
+    let verified = run(&["verify", "--data", text(&data)]).expect(1);
+    assert!(verified.out.contains("a repair was interrupted"), "{}", verified.out);
+    let surveyed = run(&["repair", "--data", text(&data), "--dry-run"]).expect(0);
+    assert!(surveyed.out.contains("an earlier repair was interrupted"), "{}", surveyed.out);
+}

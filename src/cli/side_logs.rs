@@ -1,0 +1,102 @@
+//! Side logs in a copy of a data folder: does each of them know the topics that the default log places there?
+//!
+//! - The logs of a running broker are copied one after the other. A topic that was deleted in between is in the copy of the
+//!   default log and not in the copy of its own log; no broker opens such a folder, since a disk may be missing.
+
+use super::data_folders;
+use super::error::{CliError, CliResult};
+use contract::TopicId;
+use contract::limits::{CHECKPOINT_ROWS_DEFAULT, CLOCK_JUMP_SECONDS_DEFAULT, KEY_HOURS_MAX};
+use event_broker::ledger::{Ledger, LogLocation};
+use event_broker::{LogClock, STATE_FOLDER, SystemClock, TrustedClock, open_folder};
+use log::file::{FileLogOptions, LOG_FOLDER, SIDE_LOGS_FOLDER};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Opens the log of a folder and folds all of it.
+pub(super) async fn open_ledger(folder: &Path) -> CliResult<Arc<Ledger>> {
+    let failed = |error: log::LogError| CliError::caused_by(folder.display(), error);
+    let log = open_folder(folder, FileLogOptions::default().segment_bytes).map_err(failed)?;
+    let state = Some(folder.join(STATE_FOLDER));
+    // How long keys are remembered is the broker's setting; nothing is forgotten here.
+    let key_millis = i64::from(KEY_HOURS_MAX) * 3_600_000;
+    let clock = TrustedClock::new(Arc::new(SystemClock), Duration::from_secs(CLOCK_JUMP_SECONDS_DEFAULT));
+    let clock = LogClock::new(Arc::new(clock));
+    Ledger::open(Arc::new(log), clock, state, CHECKPOINT_ROWS_DEFAULT, key_millis, Arc::default()).await.map_err(failed)
+}
+
+/// Topics that the default log of a data folder places in a log of the folder that does not know them.
+pub(super) async fn unknown_topics(data: &Path) -> CliResult<Vec<TopicId>> {
+    let mut placed: BTreeMap<PathBuf, Vec<TopicId>> = BTreeMap::new();
+    let default = open_ledger(data).await?;
+    for known in default.registry().placed_topics() {
+        // A log that has not numbered the topic yet, or deletes it, need not know it.
+        let must_know = known.placed.numbered && !known.placed.deleting;
+        if let LogLocation::DataFolder(name) = &known.placed.location
+            && must_know
+        {
+            let folder = data.join(SIDE_LOGS_FOLDER).join(name);
+            placed.entry(folder).or_default().push(known.placed.topic.definition.id.clone());
+        }
+    }
+    default.close().await;
+    let mut unknown = Vec::new();
+    for (folder, topics) in placed {
+        if !folder.join(LOG_FOLDER).is_dir() {
+            unknown.extend(topics);
+            continue;
+        }
+        let side = open_ledger(&folder).await?;
+        let registry = side.registry();
+        unknown.extend(topics.into_iter().filter(|id| registry.topic(id).is_none()));
+        side.close().await;
+    }
+    Ok(unknown)
+}
+
+/// The same for a copy that must not hold the caches that opening a log leaves.
+pub(super) async fn unknown_topics_of_copy(copy: &Path) -> CliResult<Vec<TopicId>> {
+    let failed = |cause: io::Error| CliError::caused_by(copy.display(), cause);
+    let folders = data_folders::log_folders(copy).map_err(failed)?;
+    if folders.iter().all(|folder| folder == copy) {
+        return Ok(Vec::new());
+    }
+    let before = files(copy).map_err(failed)?;
+    let unknown = unknown_topics(copy).await?;
+    for file in files(copy).map_err(failed)? {
+        if before.binary_search(&file).is_err() {
+            fs::remove_file(&file).map_err(failed)?;
+        }
+    }
+    for folder in folders {
+        let state = folder.join(STATE_FOLDER);
+        match fs::remove_dir_all(&state) {
+            Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(failed(cause)),
+            _ => (),
+        }
+    }
+    Ok(unknown)
+}
+
+/// All files below a folder, in order.
+fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let (mut found, mut waiting) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(folder) = waiting.pop() {
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            let list = if entry.file_type()?.is_dir() { &mut waiting } else { &mut found };
+            list.push(entry.path());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The topics as a list for people.
+pub(super) fn names(topics: &[TopicId]) -> String {
+    topics.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
