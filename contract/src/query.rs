@@ -2,7 +2,7 @@
 
 use crate::{
     AggregateSequence, Claim, Error, IdPattern, Kind, Offset, Position, Result, Sequence, StoredEvent, SubjectTypeId,
-    Timestamp, TopicId,
+    Timestamp, TopicId, limits,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -210,14 +210,25 @@ pub struct Page<T> {
 }
 
 impl<T> Page<T> {
-    /// The page of `rows`, which come in order of their keys, that `cursor` names; the first one without.
+    /// The page of `rows`, which come in order of their keys, that `cursor` names; the first page without one.
     pub fn of(
         rows: impl DoubleEndedIterator<Item = T>,
         cursor: Option<&Cursor>,
         limit: usize,
         key: impl Fn(&T) -> String,
     ) -> Self {
-        // Rows on the other side of the cursor: they make the page's other neighbour.
+        Self::of_rows_with_sizes(rows, cursor, limit, |_| 0, key)
+    }
+
+    /// The same for rows of any size: a page has at most [`limits::LIST_BYTES_MAX`] bytes, but always one row.
+    pub fn of_rows_with_sizes(
+        rows: impl DoubleEndedIterator<Item = T>,
+        cursor: Option<&Cursor>,
+        limit: usize,
+        bytes: impl Fn(&T) -> usize,
+        key: impl Fn(&T) -> String,
+    ) -> Self {
+        // Rows on the other side of the cursor belong to the page's other neighbour.
         let mut passed = false;
         let mut side = |is_passed: bool| {
             passed |= is_passed;
@@ -229,8 +240,13 @@ impl<T> Page<T> {
             Some(Cursor::After(last)) => rows.filter(|row| side(key(row) <= *last)).take(most).collect(),
             Some(Cursor::Before(first)) => rows.rev().filter(|row| side(key(row) >= *first)).take(most).collect(),
         };
-        let more = items.len() > limit;
-        items.truncate(limit);
+        let sums = items.iter().scan(0, |sum: &mut usize, row| {
+            *sum += bytes(row);
+            Some(*sum)
+        });
+        let fitting = sums.take_while(|sum| *sum <= limits::LIST_BYTES_MAX).count().max(1).min(limit);
+        let more = items.len() > fitting;
+        items.truncate(fitting);
         let backwards = matches!(cursor, Some(Cursor::Before(_)));
         if backwards {
             items.reverse();
@@ -320,6 +336,22 @@ pub struct TopicSegments {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_of_large_rows_is_cut_by_bytes_and_continues_with_the_next_row() {
+        let (mut cursor, mut pages) = (None, Vec::new());
+        loop {
+            let bytes = |row: &&str| if *row == "c" { 2 * limits::LIST_BYTES_MAX } else { limits::LIST_BYTES_MAX / 2 };
+            let rows = ["a", "b", "c", "d", "e"].into_iter();
+            let page = Page::of_rows_with_sizes(rows, cursor.as_ref(), 4, bytes, |row| (*row).to_owned());
+            pages.push(page.items.concat());
+            match page.next {
+                Some(next) => cursor = Some(next),
+                None => break,
+            }
+        }
+        assert_eq!(pages, ["ab", "c", "de"]);
+    }
 
     fn page(cursor: Option<&Cursor>, limit: usize) -> (String, Option<Cursor>, Option<Cursor>) {
         let rows = ["a", "b", "c", "d", "e"].into_iter();

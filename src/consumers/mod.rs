@@ -1,13 +1,13 @@
-//! Consumers: who reads a topic through which filter, for as long as it keeps coming.
+//! Consumers: clients that read a topic through a filter, with a session that each poll extends.
 //!
-//! - Consumers are facts in the log: they survive a restart. When each was last seen is known here at once and recorded
-//!   now and then ([`sessions`]), so that polling does not write.
-//! - Expired is gone: such a consumer is found nowhere, whether or not its row has been cleared away yet.
+//! - Consumers are entries of the log: they survive a restart. When each was last seen is kept in RAM, and recorded at
+//!   intervals ([`sessions`]), so that polling does not write.
+//! - An expired consumer is not found, whether or not its row is removed already.
 //! - A filter is compiled once per consumer and process, not once per poll.
-//! - A member of a shared group polls for its share of the work, which is `groups`' business.
-//! - A poll that waits keeps its consumer alive; one whose consumer is deleted meanwhile ends, not found.
+//! - A poll of a member of a shared group is handled by `shared_groups`.
+//! - A waiting poll keeps its consumer alive; if the consumer is deleted, the poll ends with 404.
 //!
-//! How far a group has come is [`groups`]' business, what matches a filter `filters`', what is read `events`'.
+//! Offsets are in [`groups`], matching in `filters`, reading in `events`.
 
 mod deletion;
 mod expiry;
@@ -37,30 +37,30 @@ use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// Most expired consumers cleared away by one entry.
+/// Most expired consumers removed by one entry.
 const EXPIRED_PER_ENTRY_MAX: usize = 1000;
 
-/// The consumers of all logs, on behalf of callers. Each lives in the log of its topic.
+/// The consumers of all logs, on behalf of callers. Each is in the log of its topic.
 pub(crate) struct Consumers<'a> {
     pub(crate) logs: &'a Logs,
     pub(crate) reader: EventReader<'a>,
     pub(crate) sessions: &'a ConsumerSessions,
-    /// How long a session is that does not say, in seconds.
+    /// The default session timeout, in seconds.
     pub(crate) default_session: i64,
     pub(crate) groups: &'a SharedGroups,
-    /// How work is tried, where a group's members divide it.
+    /// The default policy of shared groups' work.
     pub(crate) terms: ClaimDefaults,
     pub(crate) lag: &'a LagCache,
 }
 
-/// A consumer that lives, and the log it lives in.
+/// A live consumer, and the log that has it.
 struct LiveConsumer {
     ledger: Arc<Ledger>,
     entry: ConsumerRow,
 }
 
 impl Consumers<'_> {
-    /// Makes a consumer.
+    /// Creates a consumer.
     pub(crate) async fn create(&self, consumer: NewConsumer, recorder: ReplyRecorder<Consumer>) -> Result<Consumer> {
         let filter = check(&consumer)?;
         let unknown = |_| Error::invalid("/topic", "is not registered");
@@ -96,7 +96,7 @@ impl Consumers<'_> {
         Ok(page.map(|(entry, now)| self.view(entry, *now)))
     }
 
-    /// Ends a consumer.
+    /// Deletes a consumer.
     pub(crate) async fn delete(&self, id: Uuid, recorder: ReplyRecorder<()>) -> Result<()> {
         let LiveConsumer { ledger, .. } = self.find(id)?;
         ledger.submit_recording(DeleteConsumer(id), recorder).await?;
@@ -104,7 +104,7 @@ impl Consumers<'_> {
         Ok(())
     }
 
-    /// What is there now for a consumer.
+    /// The events for a consumer that are stored now.
     pub(crate) async fn read(&self, id: Uuid, offset: ReadOffset, limit: usize) -> Result<EventPage> {
         self.reader.check_limit(limit)?;
         let (known, session) = self.touch_session(id)?;
@@ -119,7 +119,7 @@ impl Consumers<'_> {
         }
     }
 
-    /// The same, or as soon as there is something, or nothing when the time is up.
+    /// The same, but waits for events until the timeout.
     pub(crate) async fn wait(
         &self,
         id: Uuid,
@@ -189,7 +189,7 @@ impl Consumers<'_> {
         })
     }
 
-    /// A consumer that lives.
+    /// A live consumer.
     fn find(&self, id: Uuid) -> Result<LiveConsumer> {
         let known = self.logs.ledgers().into_iter().find_map(|ledger| {
             let entry = ledger.consumers().consumer(id).cloned()?;
@@ -199,7 +199,7 @@ impl Consumers<'_> {
         known.filter(is_live).ok_or_else(|| Error::not_found("consumer"))
     }
 
-    /// A consumer that lives comes again: its session begins anew.
+    /// Restarts the session of a live consumer.
     fn touch_session(&self, id: Uuid) -> Result<(LiveConsumer, Arc<ConsumerSession>)> {
         let known = self.find(id)?;
         let now = known.ledger.now();
@@ -208,8 +208,8 @@ impl Consumers<'_> {
         Ok((known, session))
     }
 
-    /// Records that a consumer was seen, if that was last done too long ago. Reading goes on where nothing can be
-    /// written: then the session lives in this process alone.
+    /// Records that a consumer was seen, if the last record is too old. If nothing can be written, reading continues and only
+    /// this process knows the session.
     async fn record(&self, LiveConsumer { ledger, entry }: &LiveConsumer, presence: SeenReason) -> Result<()> {
         if !entry.is_due(ledger.now()) {
             return Ok(());
@@ -224,7 +224,7 @@ impl Consumers<'_> {
         }
     }
 
-    /// Keeps a consumer alive while it waits; answers only when it is gone.
+    /// Keeps a consumer alive while it waits; returns only when it is deleted.
     async fn keep_alive(&self, known: &LiveConsumer, session: &ConsumerSession) -> Error {
         let every = Duration::from_millis(known.entry.unrecorded_millis().unsigned_abs().max(1));
         loop {
@@ -238,14 +238,14 @@ impl Consumers<'_> {
         }
     }
 
-    /// A consumer has waited until now.
+    /// Records that a consumer was seen now, after waiting.
     async fn record_waiting(&self, LiveConsumer { ledger, entry }: &LiveConsumer) -> Result<()> {
         let entry = ledger.consumers().consumer(entry.consumer.id).cloned();
         let entry = entry.ok_or_else(|| Error::not_found("consumer"))?;
         self.record(&LiveConsumer { ledger: Arc::clone(ledger), entry }, SeenReason::Waited).await
     }
 
-    /// A consumer as this process knows it.
+    /// A consumer as the API shows it, with the session that this process knows.
     fn view(&self, entry: &ConsumerRow, now: i64) -> Consumer {
         let seen_at = self.sessions.seen_at(entry, now);
         Consumer {
@@ -256,7 +256,7 @@ impl Consumers<'_> {
     }
 }
 
-/// The filter of a consumer that follows the rules; all it breaks otherwise.
+/// Checks a consumer and compiles its filter; reports everything that is wrong with it.
 fn check(consumer: &NewConsumer) -> Result<CompiledFilter> {
     let mut violations = Vec::new();
     violations.extend(groups::check_name(&consumer.consumer_group));
@@ -301,12 +301,12 @@ fn filter_of(
     EventFilter { types, subject_types, cel: cel.cloned(), ..EventFilter::default() }
 }
 
-/// Why a consumer counts as seen.
+/// Why a consumer is recorded as seen.
 #[derive(Clone, Copy)]
 enum SeenReason {
-    /// It came: then it must not be past its deadline.
+    /// It polled: then it must not be past its deadline.
     Arrived,
-    /// It has been here all the time: then only being cleared away or deleted ends it.
+    /// It was waiting all the time: then only its removal or deletion ends it.
     Waited,
 }
 
@@ -353,7 +353,7 @@ impl Command for CreateConsumer {
             if !expired.is_empty() {
                 expiry::end_sessions(expired, decision)?;
             }
-            // The definitions of expired consumers may be too small to make room.
+            // Removing expired consumers may not free enough bytes.
             if !decision.consumers().has_room_for_consumer(bytes) {
                 let detail = "The log holds its maximum of consumers, in number or in bytes of their definitions; delete \
                     some, or let them expire.";
@@ -401,8 +401,8 @@ impl Command for RecordSeen {
             SeenReason::Arrived => decision.consumers().live(self.id)?,
             SeenReason::Waited => decision.consumers().get(self.id)?,
         };
-        // Several polls of one consumer may find it due at once; one entry is enough. A full disk has no room for it: this
-        // process remembers the session.
+        // Several polls of one consumer may find it due at the same time; one entry is enough. It is not written to a full disk:
+        // this process knows the session.
         if entry.is_due(decision.now()) && !decision.is_full() {
             decision.add_entry(Entry::ConsumerSeen { id: self.id })?;
         }

@@ -1,17 +1,30 @@
-//! How many of a kind there may be at a time: in all, and from one address.
+//! How many of a kind (connections, waiting requests) there may be at a time: in total, and from one address.
 //!
-//! The counters take no more memory than what they count: an address is forgotten with the last that came from it.
+//! - The last places may be reserved for addresses that have only few, so that a few addresses cannot take all of them.
+//! - An address is forgotten with its last permit, so the counters use no more memory than what they count.
 
 use crate::memory::AddressUsage;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A limited number of things that come from addresses.
+/// Limits things that come from addresses.
 pub(crate) struct AddressLimiter {
     max: usize,
     max_per_address: usize,
+    /// Of `max`: for addresses with less than [`FEW`].
+    reserve: usize,
     counts: Mutex<AddressCounts>,
+}
+
+/// An address with less than this may use the reserve.
+const FEW: usize = 8;
+
+/// The limit that keeps out one more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LimitReached {
+    Total,
+    Address,
 }
 
 #[derive(Default)]
@@ -26,14 +39,14 @@ struct AddressEntry {
     usage: Arc<AddressUsage>,
 }
 
-/// One of them; it counts until it is dropped.
+/// The permit for one; it counts until it is dropped.
 pub(crate) struct AddressPermit {
     limiter: Arc<AddressLimiter>,
     address: IpAddr,
     usage: Arc<AddressUsage>,
 }
 
-/// Where a request comes from, and what requests from there hold.
+/// The address of a request, and the memory that requests from it hold.
 #[derive(Clone)]
 pub(crate) struct PeerAddress {
     pub(crate) address: IpAddr,
@@ -42,24 +55,31 @@ pub(crate) struct PeerAddress {
 
 impl AddressLimiter {
     pub(crate) fn new(max: usize, max_per_address: usize) -> Arc<Self> {
-        Arc::new(Self { max, max_per_address, counts: Mutex::default() })
+        Self::with_reserve(max, max_per_address, 0)
     }
 
-    /// One more from this address, if there may be one.
-    pub(crate) fn try_acquire(self: &Arc<Self>, address: IpAddr) -> Option<AddressPermit> {
+    /// The same, where the last `reserve` places are for addresses that have only few.
+    pub(crate) fn with_reserve(max: usize, max_per_address: usize, reserve: usize) -> Arc<Self> {
+        Arc::new(Self { max, max_per_address, reserve, counts: Mutex::default() })
+    }
+
+    /// A permit for one more from this address.
+    pub(crate) fn try_acquire(self: &Arc<Self>, address: IpAddr) -> Result<AddressPermit, LimitReached> {
         let address = network_of(address);
         let mut counted = self.lock_counts();
-        if counted.total >= self.max {
-            return None;
+        let free = self.max.saturating_sub(counted.total);
+        let has = counted.by_address.get(&address).map_or(0, |here| here.count);
+        if free == 0 || (free <= self.reserve && has >= FEW) {
+            return Err(LimitReached::Total);
+        }
+        if has >= self.max_per_address {
+            return Err(LimitReached::Address);
         }
         let here = counted.by_address.entry(address).or_default();
-        if here.count >= self.max_per_address {
-            return None;
-        }
         here.count += 1;
         let usage = Arc::clone(&here.usage);
         counted.total += 1;
-        Some(AddressPermit { limiter: Arc::clone(self), address, usage })
+        Ok(AddressPermit { limiter: Arc::clone(self), address, usage })
     }
 
     fn lock_counts(&self) -> MutexGuard<'_, AddressCounts> {
@@ -68,7 +88,7 @@ impl AddressLimiter {
 }
 
 impl AddressPermit {
-    /// Its address, with what all of its members hold.
+    /// The address it was given to.
     pub(crate) fn peer(&self) -> PeerAddress {
         PeerAddress { address: self.address, usage: Arc::clone(&self.usage) }
     }
@@ -87,7 +107,7 @@ impl Drop for AddressPermit {
     }
 }
 
-/// What counts as one address: of IPv6 the network of a host, which has 2^64 addresses to itself.
+/// What counts as one address. A host with IPv6 has 2^64 addresses, so its whole /64 network counts as one.
 fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
@@ -100,20 +120,34 @@ mod tests {
     use super::*;
 
     fn enter(limiter: &Arc<AddressLimiter>, address: &str) -> Option<AddressPermit> {
-        limiter.try_acquire(address.parse().unwrap())
+        limiter.try_acquire(address.parse().unwrap()).ok()
     }
 
     #[test]
-    fn there_are_so_many_in_all_and_from_one_address_and_none_is_remembered() {
+    fn permits_are_limited_in_total_and_per_address_and_an_address_without_any_is_forgotten() {
         let limiter = AddressLimiter::new(3, 2);
         let (one, two) = (enter(&limiter, "10.0.0.1").unwrap(), enter(&limiter, "::ffff:10.0.0.1").unwrap());
         assert!(enter(&limiter, "10.0.0.1").is_none(), "three from one address");
         let other = enter(&limiter, "2001:db8::1").unwrap();
-        assert!(enter(&limiter, "10.0.0.2").is_none(), "four in all");
+        assert!(enter(&limiter, "10.0.0.2").is_none(), "four in total");
         drop(one);
         let again = enter(&limiter, "2001:db8::ffff").unwrap();
         assert_eq!(limiter.lock_counts().by_address.len(), 2, "one network is one address");
         drop((two, other, again));
         assert!(limiter.lock_counts().by_address.is_empty());
+    }
+
+    #[test]
+    fn two_addresses_cannot_take_the_places_reserved_for_addresses_with_few() {
+        let limiter = AddressLimiter::with_reserve(32, 16, 4);
+        let mut held = Vec::new();
+        for address in ["10.0.0.1", "10.0.0.2"] {
+            held.extend(std::iter::from_fn(|| enter(&limiter, address)));
+        }
+        assert_eq!(held.len(), 28, "the reserve is left");
+        let refused = limiter.try_acquire("10.0.0.2".parse().unwrap()).err();
+        assert_eq!(refused, Some(LimitReached::Total));
+        held.extend(std::iter::from_fn(|| enter(&limiter, "10.0.0.3")));
+        assert_eq!(held.len(), 32, "a newcomer finds places");
     }
 }

@@ -1,6 +1,6 @@
-//! Aggregates: where one stands, and its events in its own order.
+//! Aggregates: the state of one, and its events in their own order.
 //!
-//! In a path `-` is the subject type of events that name none. It is no identifier, so it stands for nothing else.
+//! In a path, `-` is the subject type of events without one. It is not an identifier, so it is not ambiguous.
 
 use super::AppState;
 use super::negotiate::JSON;
@@ -8,13 +8,14 @@ use super::problem::HandlerResult;
 use super::read::{ok_response, with_items};
 use super::request::ApiRequest;
 use super::response_budget;
+use crate::memory::PAGE_ROOM_MIN;
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
 use axum::routing::get;
 use contract::{Aggregate, AggregateRead, AggregateSequence, Result};
 
-/// The subject type of events that name none.
+/// The subject type of events without one.
 const NO_SUBJECT_TYPE: &str = "-";
 
 pub(super) fn routes() -> Router<AppState> {
@@ -25,9 +26,12 @@ pub(super) fn routes() -> Router<AppState> {
 
 async fn show(request: ApiRequest) -> HandlerResult {
     request.allow_params(&["topic"])?.check_accepts_json()?;
-    response_budget::budgeted_event(&request.app, request.app.events().aggregate(aggregate_query(&request)?), |aggregate| {
-        Ok(aggregate_response(aggregate))
-    })
+    response_budget::budgeted(
+        &request.app,
+        PAGE_ROOM_MIN,
+        request.app.events().aggregate(aggregate_query(&request)?),
+        |aggregate| Ok(aggregate_response(aggregate)),
+    )
     .await
 }
 
@@ -44,10 +48,14 @@ fn aggregate_response(aggregate: &Aggregate) -> Response {
 
 async fn list(request: ApiRequest) -> HandlerResult {
     request.allow_params(&["topic", "after", "limit"])?.check_accepts_json()?;
-    response_budget::budgeted_page(&request.app, request.app.events().read_aggregate(aggregate_query(&request)?), |page| {
-        let rest = format!(r#""nextAfter":{},"aggregateSequence":{}"#, page.next_after, page.aggregate_sequence);
-        Ok(ok_response(JSON, Body::from(with_items(&page.items, &[], &rest))))
-    })
+    response_budget::budgeted_page(
+        &request.app,
+        request.app.events().read_aggregate(aggregate_query(&request)?),
+        |page| {
+            let rest = format!(r#""nextAfter":{},"aggregateSequence":{}"#, page.next_after, page.aggregate_sequence);
+            Ok(ok_response(JSON, Body::from(with_items(&page.items, &[], &rest))))
+        },
+    )
     .await
 }
 

@@ -1,9 +1,9 @@
-//! Request bodies: taken in whole, within limits, and parsed into what they must be.
+//! Request bodies: read completely, within limits, and parsed.
 //!
-//! - Room is taken as a body arrives, not by the length it announces; when there is none the caller is told to come back,
-//!   and memory stays flat.
-//! - A sender that stops half way is let go after a while, and so is one whose body arrives too slowly.
-//! - JSON that does not fit is refused by pointer, in our words: what the parser says may quote the caller's values.
+//! - Memory is reserved as a body arrives, not by the length it announces. If there is none, the caller is refused and may
+//!   retry, so that memory use stays bounded.
+//! - A sender that stops, or whose body arrives too slowly, is disconnected.
+//! - Invalid JSON is refused with a pointer and a text of our own: the parser's message may quote the caller's values.
 
 use super::problem::Problem;
 use super::{AppState, whole_numbers};
@@ -19,14 +19,14 @@ use serde_path_to_error::{Path, Segment};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What a body may be, and what is said of a larger one.
+/// The largest body of a request, and the kind of the refusal of a larger one.
 #[derive(Clone, Copy)]
 pub(crate) struct BodyLimit {
     pub(crate) bytes: usize,
     pub(crate) too_large: Kind,
 }
 
-/// Takes in a body, with the room it needs.
+/// Reads a body and reserves the memory it needs.
 pub(crate) async fn read_body(
     app: &AppState,
     headers: &HeaderMap,
@@ -40,7 +40,7 @@ pub(crate) async fn read_body(
     if announced.is_some_and(|length| length > limit.bytes) {
         return Err(too_large(limit));
     }
-    // A silent client has sent nothing that needs room.
+    // Nothing is reserved for a client that has sent nothing.
     let mut reservation = app.reserve_body()?;
     let began = Instant::now();
     let Some(first) = next_chunk(app, &mut body).await? else { return Ok((Bytes::new(), reservation)) };
@@ -67,19 +67,40 @@ pub(crate) async fn read_body(
     Ok((whole.into(), reservation))
 }
 
-/// How large a buffer becomes that has to hold `size` bytes: never twice what has arrived, and not larger than the body
-/// can become.
+/// The capacity of a buffer for `size` bytes: less than twice what has arrived, and not more than the body can have.
 fn next_capacity(capacity: usize, size: usize, largest: usize) -> usize {
     (capacity + capacity / 2).max(size.next_multiple_of(ROOM_STEP)).min(largest).max(size)
 }
 
-/// The least rate at which a body must arrive, in bytes per second.
+/// The minimum rate at which a body must arrive, in bytes per second.
 const RATE_MIN: usize = 32 * 1024;
 
-/// Until when a body must be whole of which so much has arrived. Without it, a body that drips would hold its room for as
-/// long as its sender likes.
+/// The deadline of a body of which `arrived` bytes have arrived. Without it, a body that drips would hold its memory for as
+/// long as its sender wants.
 fn deadline(began: Instant, arrived: usize, silence_max: Duration) -> Instant {
     began + silence_max + Duration::from_secs(u64::try_from(arrived / RATE_MIN).unwrap_or(u64::MAX))
+}
+
+/// Enforces the minimum rate of a part of a body: a pause may last as long as `server.body_timeout_secs`, but pauses do not add
+/// up.
+pub(crate) struct ArrivalRate {
+    began: Instant,
+    arrived: usize,
+}
+
+impl ArrivalRate {
+    /// Nothing of the part has arrived.
+    pub(crate) fn begin() -> Self {
+        Self { began: Instant::now(), arrived: 0 }
+    }
+
+    /// The next piece; `None` at the end of the body.
+    pub(crate) async fn next_chunk(&mut self, app: &AppState, body: &mut Body) -> Result<Option<Bytes>, Problem> {
+        let deadline = deadline(self.began, self.arrived, app.options.body_timeout);
+        let piece = next_piece_before(app, body, deadline).await?;
+        self.arrived += piece.as_ref().map_or(0, Bytes::len);
+        Ok(piece)
+    }
 }
 
 /// The next piece of a body; `None` at its end.
@@ -87,7 +108,7 @@ pub(crate) async fn next_chunk(app: &AppState, body: &mut Body) -> Result<Option
     next_piece_before(app, body, Instant::now() + app.options.body_timeout).await
 }
 
-/// The same, no later than `deadline`.
+/// The same, until `deadline`.
 async fn next_piece_before(app: &AppState, body: &mut Body, deadline: Instant) -> Result<Option<Bytes>, Problem> {
     let deadline = deadline.min(Instant::now() + app.options.body_timeout);
     loop {
@@ -97,7 +118,7 @@ async fn next_piece_before(app: &AppState, body: &mut Body, deadline: Instant) -
         match frame {
             None => return Ok(None),
             Some(Err(_)) => return Err(Error::new(Kind::Malformed, "The body ended before it was complete.").into()),
-            // Trailers say nothing we use.
+            // Trailers are ignored.
             Some(Ok(frame)) => match frame.into_data() {
                 Ok(piece) => return Ok(Some(piece)),
                 Err(_) => continue,
@@ -110,7 +131,7 @@ fn too_large(limit: BodyLimit) -> Problem {
     Error::new(limit.too_large, format!("The body may have at most {} bytes.", limit.bytes)).into()
 }
 
-/// Parses a JSON body that is an object. The parser alone would take its members as a list, too.
+/// Parses a JSON body that is an object. The parser alone would also accept the members as a list.
 pub(crate) fn json<T: DeserializeOwned>(profile: IdentifierProfile, bytes: &[u8]) -> contract::Result<T> {
     if is_list(bytes) {
         any_json::<IgnoredAny>(profile, bytes)?;
@@ -119,12 +140,12 @@ pub(crate) fn json<T: DeserializeOwned>(profile: IdentifierProfile, bytes: &[u8]
     any_json(profile, bytes)
 }
 
-/// Whether a body can only be a list.
+/// Whether a body begins like a list.
 pub(crate) fn is_list(bytes: &[u8]) -> bool {
     bytes.trim_ascii_start().first() == Some(&b'[')
 }
 
-/// Parses a JSON body that may be anything, with its identifiers held to `profile`.
+/// Parses a JSON body of any type, with identifiers of `profile`.
 pub(crate) fn any_json<T: DeserializeOwned>(profile: IdentifierProfile, bytes: &[u8]) -> contract::Result<T> {
     under_profile(profile, || {
         serde_json::from_slice(bytes)
@@ -133,7 +154,7 @@ pub(crate) fn any_json<T: DeserializeOwned>(profile: IdentifierProfile, bytes: &
     })
 }
 
-/// Why a body is refused: not JSON at all, or not what is asked for, and where.
+/// Why a body is refused: it is not JSON, or a value is not what the request needs, and where.
 #[cold]
 fn explain<T: DeserializeOwned>(bytes: &[u8], error: &serde_json::Error) -> Error {
     if bytes.iter().all(u8::is_ascii_whitespace) {
@@ -142,8 +163,8 @@ fn explain<T: DeserializeOwned>(bytes: &[u8], error: &serde_json::Error) -> Erro
     if std::str::from_utf8(bytes).is_err() {
         return Error::new(Kind::Malformed, "The body is not UTF-8.");
     }
-    // The parser stops at the first thing it does not like. Text that is no JSON further on is no JSON all the same, and
-    // a value of the wrong type where a word is wanted looks like bad syntax to it.
+    // The parser stops at the first error. Text that is invalid JSON further on is reported as such; and a value of the wrong
+    // type in the place of a string looks like bad syntax to the parser.
     let syntax = serde_json::from_slice::<IgnoredAny>(bytes).err();
     let message = error.to_string();
     let wrong_type = || message.starts_with("expected value") || message.starts_with(OUT_OF_RANGE);
@@ -153,14 +174,14 @@ fn explain<T: DeserializeOwned>(bytes: &[u8], error: &serde_json::Error) -> Erro
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     match serde_path_to_error::deserialize::<_, T>(&mut deserializer) {
         Err(error) => parse_refusal(&pointer(error.path()), &error.inner().to_string()),
-        Ok(_) => Error::new(Kind::Malformed, "The body is not JSON."),
+        Ok(_) => Error::new(Kind::Malformed, "The body is not valid JSON."),
     }
 }
 
-/// How the parser's message about a number begins that no double can hold.
+/// The beginning of the parser's message about a number that no double can hold.
 const OUT_OF_RANGE: &str = "number out of range";
 
-/// Where a body stops being JSON. A single line, such as one of an import, is not counted: it may be one of many.
+/// Where the syntax error is. For a single line, such as one of an import, only the column: the line may be one of many.
 fn error_location(bytes: &[u8], error: &serde_json::Error) -> String {
     match bytes.trim_ascii().contains(&b'\n') {
         true => format!("line {}, column {}", error.line(), error.column()),
@@ -168,7 +189,7 @@ fn error_location(bytes: &[u8], error: &serde_json::Error) -> String {
     }
 }
 
-/// What to write for a member that must be there, where that is not obvious.
+/// The refusal of a missing member, with the value to write where that is not obvious.
 const fn hint(member: &str) -> &'static str {
     match member.as_bytes() {
         b"streaming" => "is missing; write `true` to keep the topic in the broker's default log",
@@ -176,7 +197,7 @@ const fn hint(member: &str) -> &'static str {
     }
 }
 
-/// Our words for what the parser found at `pointer`.
+/// The refusal for the parser's message about the value at `pointer`.
 fn parse_refusal(pointer: &str, message: &str) -> Error {
     let message = message.rsplit_once(" at line ").map_or(message, |(message, _)| message);
     let quoted = || message.split('`').nth(1).unwrap_or_default();
@@ -184,13 +205,13 @@ fn parse_refusal(pointer: &str, message: &str) -> Error {
         return Error::new(kind, detail.to_owned()).with_violations(vec![Violation::new(pointer, detail)]);
     }
     if message.starts_with("unknown field") {
-        return Error::invalid(pointer_to(pointer, quoted()), "is not a member this request knows");
+        return Error::invalid(pointer_to(pointer, quoted()), "is not a member of this request");
     }
     if message.starts_with("missing field") {
         return Error::invalid(format!("{pointer}/{}", quoted()), hint(quoted()));
     }
     if message.starts_with("duplicate field") {
-        return Error::invalid(pointer_to(pointer, quoted()), "is there twice");
+        return Error::invalid(pointer_to(pointer, quoted()), "occurs twice");
     }
     if message.starts_with("unknown variant") {
         let (_, expected) = message.split_once("expected ").unwrap_or_default();
@@ -207,7 +228,7 @@ fn parse_refusal(pointer: &str, message: &str) -> Error {
         return Error::invalid(pointer, "must be a UUID");
     }
     if message.starts_with("expected value") {
-        return Error::invalid(pointer, "has another type than it may have");
+        return Error::invalid(pointer, "has the wrong type");
     }
     if message.starts_with(OUT_OF_RANGE) {
         return Error::invalid(pointer, contract::NUMBER_TOO_LARGE);
@@ -215,13 +236,13 @@ fn parse_refusal(pointer: &str, message: &str) -> Error {
     Error::invalid(pointer, message)
 }
 
-/// The pointer to a member. The path ends at the member itself where the parser knows it, and one short where not.
+/// The pointer to a member. The parser's path may already end at it.
 fn pointer_to(pointer: &str, name: &str) -> String {
     let name = pointer_token(name);
     if pointer.ends_with(&format!("/{name}")) { pointer.to_owned() } else { format!("{pointer}/{name}") }
 }
 
-/// A caller's name for something as part of a JSON pointer: cut where it gets silly, and fit to be shown.
+/// A name from the request as part of a JSON pointer: without control characters, and cut if it is long.
 pub(crate) fn pointer_token(name: &str) -> String {
     let shown = name.chars().take(64).map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c });
     shown.collect::<String>().replace('~', "~0").replace('/', "~1")

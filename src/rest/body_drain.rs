@@ -1,10 +1,10 @@
-//! A request's body on its way to a handler, and what becomes of the part that no handler reads.
+//! A request's body on its way to a handler, and the rest of it that no handler reads.
 //!
-//! - An answer may leave before its request has wholly arrived: a refusal needs no body. Over HTTP/1 a peer that is still
-//!   sending into a closed socket would never see it, so what is left is read and thrown away, beside the answer.
-//! - That has its limits too: so many bytes, so long a silence, and a least rate, so that a body that drips does not hold
-//!   its connection. Beyond them the connection ends.
-//! - A peer that waits for `100 Continue` sends nothing until it has its answer; nothing is read from it.
+//! - A response may be sent before its request has completely arrived: a refusal needs no body. Over HTTP/1, a peer that is
+//!   still sending into a closed socket would never see it. So the rest is read and discarded while the response is sent.
+//! - This is limited: in bytes, by the longest pause and by a minimum rate, so that a body that drips does not hold its
+//!   connection. Beyond the limits the connection is closed.
+//! - A peer that waits for `100 Continue` sends nothing before it has its response, so nothing is read from it.
 
 use super::HttpOptions;
 use super::head_meter::BodyReading;
@@ -19,23 +19,23 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-/// Most bytes that are read for nothing.
+/// Most bytes that are read and discarded.
 const DISCARDED_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// The least rate at which a body that nobody reads must arrive, in bytes per second.
+/// The minimum rate at which a discarded body must arrive, in bytes per second.
 const RATE_MIN: usize = 256_000;
 
-/// A body that is read to its end, if not by its handler.
+/// A body that is read to its end, even if its handler does not.
 pub(crate) struct DrainedBody {
     body: Option<hyper::body::Incoming>,
     ended: bool,
-    /// How long a peer may be silent while its body is passed over; `None`: it is not.
-    silence_max: Option<Duration>,
-    /// Over HTTP/1: what comes next is still a part of this body.
+    /// The longest pause while the body is discarded; `None`: it is not discarded.
+    pause_max: Option<Duration>,
+    /// Over HTTP/1: the next bytes are still part of this body.
     reading: Option<BodyReading>,
 }
 
 impl DrainedBody {
-    /// The request with its body seen to.
+    /// The request with such a body.
     pub(crate) fn wrap(
         request: Request<hyper::body::Incoming>,
         options: &HttpOptions,
@@ -44,9 +44,8 @@ impl DrainedBody {
         if request.version() > Version::HTTP_11 || request.body().is_end_stream() {
             return request.map(axum::body::Body::new);
         }
-        let patience = (!request.headers().contains_key(EXPECT)).then_some(options.body_timeout);
-        request
-            .map(|body| axum::body::Body::new(Self { body: Some(body), ended: false, silence_max: patience, reading }))
+        let pause_max = (!request.headers().contains_key(EXPECT)).then_some(options.body_timeout);
+        request.map(|body| axum::body::Body::new(Self { body: Some(body), ended: false, pause_max, reading }))
     }
 }
 
@@ -76,26 +75,26 @@ impl Body for DrainedBody {
 impl Drop for DrainedBody {
     fn drop(&mut self) {
         let left = self.body.take().filter(|body| !self.ended && !body.is_end_stream());
-        // Without a runtime the process is on its way out, and so is the connection.
-        if let (Some(left), Some(patience), Ok(runtime)) = (left, self.silence_max, Handle::try_current()) {
-            runtime.spawn(discard_rest(left, patience, self.reading.take()));
+        // Without a runtime the process is ending, and the connection with it.
+        if let (Some(left), Some(pause_max), Ok(runtime)) = (left, self.pause_max, Handle::try_current()) {
+            runtime.spawn(discard_rest(left, pause_max, self.reading.take()));
         }
     }
 }
 
-/// Reads what is left of a body, within limits.
-async fn discard_rest(mut body: hyper::body::Incoming, patience: Duration, _reading: Option<BodyReading>) {
-    let (began, mut passed) = (Instant::now(), 0);
-    while passed < DISCARDED_BYTES_MAX
-        && let Ok(Some(Ok(frame))) = tokio::time::timeout_at(deadline(began, passed, patience), body.frame()).await
+/// Reads the rest of a body, within the limits.
+async fn discard_rest(mut body: hyper::body::Incoming, pause_max: Duration, _reading: Option<BodyReading>) {
+    let (began, mut discarded) = (Instant::now(), 0);
+    while discarded < DISCARDED_BYTES_MAX
+        && let Ok(Some(Ok(frame))) = tokio::time::timeout_at(deadline(began, discarded, pause_max), body.frame()).await
     {
-        passed += frame.data_ref().map_or(0, Bytes::len);
+        discarded += frame.data_ref().map_or(0, Bytes::len);
     }
 }
 
-/// Until when the next piece must have come: a silence may last for `patience`, but only once in a body that arrives at
-/// the least rate.
-fn deadline(began: Instant, passed: usize, patience: Duration) -> Instant {
-    let earned = Duration::from_millis(u64::try_from(passed / (RATE_MIN / 1000)).unwrap_or(u64::MAX));
-    began + patience + earned
+/// The deadline of the next piece: a pause may last for `pause_max`, but only once in a body that arrives at the minimum
+/// rate.
+fn deadline(began: Instant, discarded: usize, pause_max: Duration) -> Instant {
+    let earned = Duration::from_millis(u64::try_from(discarded / (RATE_MIN / 1000)).unwrap_or(u64::MAX));
+    began + pause_max + earned
 }

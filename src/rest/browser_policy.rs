@@ -1,15 +1,15 @@
-//! What a web page may make a browser send to this server.
+//! Which requests of web pages this server accepts from a browser.
 //!
-//! - Every `Host` (and `:authority`, and the authority of an absolute target) must be one this server answers for. A page
-//!   whose DNS name was rebound to this server's address sends its own name there, and reads nothing (421).
+//! - Every `Host` (and `:authority`, and the authority of an absolute target) must name a host that this server serves. A page
+//!   whose DNS name was rebound to this server's address sends its own name, and is refused (421).
 //! - A request that changes something and comes from a page of another origin is refused (403), unless the origin is in
-//!   `server.cors.allowed_origins`. `Origin` and `Sec-Fetch-Site` say where the page is from; a page cannot forge them.
-//!   Reads by `consumer_id` count as changes: they extend its session, and in a shared group they take claims.
-//! - A browser's body must say what it is (415): one without `Content-Type` needs no preflight, and would be taken for JSON.
-//! - All of it is decided on the head, before the body is read and before anything is looked up.
+//!   `server.cors.allowed_origins`. `Origin` and `Sec-Fetch-Site` tell the page's origin; a page cannot forge them.
+//!   Reads with `consumer_id` count as changes: they extend its session, and in a shared group they take claims.
+//! - A browser's body must have a `Content-Type` (415): one without needs no preflight, and would be parsed as JSON.
+//! - All of this is decided from the head, before the body is read and before the request reaches a route.
 //!
-//! Programs that are no browsers send neither `Origin` nor `Sec-Fetch-Site`, and are asked for a `Host` alone. What a page
-//! of another origin may read is the browser's decision, by the headers of [`BrowserPolicy::cors`].
+//! Programs that are not browsers send neither `Origin` nor `Sec-Fetch-Site`, and only need a `Host`. What a page of another
+//! origin may read is the browser's decision, by the headers of [`BrowserPolicy::cors`].
 
 use super::problem::Problem;
 use super::query_params::QueryParams;
@@ -25,7 +25,7 @@ use std::time::Duration;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// How long a browser may remember the answer to a preflight request.
+/// How long a browser may cache the response to a preflight request.
 const PREFLIGHT_AGE: Duration = Duration::from_secs(600);
 /// The query parameter that makes a read change something.
 const CONSUMER_ID: &str = "consumer_id";
@@ -42,7 +42,7 @@ const REQUEST_HEADERS: [&str; 31] = [
     "producer-id",
     "traceparent",
     "tracestate",
-    // A CloudEvent in binary mode; attributes of its own go into `ce-context`.
+    // A CloudEvent in binary mode; extension attributes go into `ce-context`.
     "ce-actorid",
     "ce-actortype",
     "ce-causationid",
@@ -84,7 +84,7 @@ const RESPONSE_HEADERS: [&str; 14] = [
     "x-trace-id",
 ];
 
-/// Which hosts the server answers for, and which origins' pages may call it.
+/// The hosts that the server serves, and the origins whose pages may call it.
 #[derive(Debug)]
 pub(crate) struct BrowserPolicy {
     listen: Option<IpAddr>,
@@ -92,10 +92,10 @@ pub(crate) struct BrowserPolicy {
     origins: Arc<[WebOrigin]>,
 }
 
-/// Where a request comes from, as far as a browser tells.
+/// What caused a request, according to the browser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RequestInitiator {
-    /// No page at all, or one of this server.
+    /// No page, or a page of this server.
     Own,
     /// A page of an allowed origin.
     Allowed,
@@ -104,7 +104,7 @@ enum RequestInitiator {
 }
 
 impl BrowserPolicy {
-    /// For a server that listens on `listen`. Hosts and origins that are none are left out; the configuration refuses them.
+    /// For a server that listens on `listen`. Invalid hosts and origins are left out; the configuration refuses them.
     pub(crate) fn new(listen: Option<IpAddr>, hosts: &[String], origins: &[String]) -> Self {
         Self {
             listen: listen.map(|address| address.to_canonical()),
@@ -113,7 +113,7 @@ impl BrowserPolicy {
         }
     }
 
-    /// Refuses a request that a browser should not have sent here.
+    /// Refuses a request that a browser must not send to this server.
     pub(crate) fn check<B: Body>(&self, request: &Request<B>) -> Result<(), Problem> {
         self.check_host(request)?;
         let headers = request.headers();
@@ -121,12 +121,12 @@ impl BrowserPolicy {
             return Ok(());
         }
         if is_mutating(request.method(), request.uri()) && self.initiator(request) == RequestInitiator::Foreign {
-            let detail = "A web page of another origin may not do this. Call it from the server's own pages, or add the \
-                page's origin to `server.cors.allowed_origins`.";
+            let detail = "A web page of another origin must not send this request. Send it from the server's own pages, or add \
+                the page's origin to `server.cors.allowed_origins`.";
             return Err(Error::new(Kind::Forbidden, detail).into());
         }
         if has_body(request) && !headers.contains_key(CONTENT_TYPE) {
-            let detail = "A browser's request with a body needs a `Content-Type`, such as application/json.";
+            let detail = "A request of a browser with a body needs a `Content-Type`, such as application/json.";
             return Err(Error::new(Kind::UnsupportedMediaType, detail).into());
         }
         Ok(())

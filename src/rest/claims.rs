@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 /// Claims and failures: a hundred of them, with long names.
 const CLAIMS: BodyLimitFn = |_, _| BodyLimit { bytes: 256 * 1024, too_large: Kind::PayloadTooLarge };
-/// What was done, with as many events as a batch.
+/// A completion, with as many events as a batch.
 const DONE: BodyLimitFn = |app, _| {
     let bytes = app.options.batch_bytes_max.max(limits::EVENT_BYTES_MAX) + 64 * 1024;
     BodyLimit { bytes, too_large: Kind::PayloadTooLarge }
@@ -36,14 +36,14 @@ pub(super) fn routes() -> Router<AppState> {
         )
 }
 
-/// Several things in one request.
+/// Several claims in one request.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ClaimBatch<T> {
     claims: Vec<T>,
 }
 
-/// Several things, if the body has any.
+/// The claims of a batch; `None` if the body is a single claim.
 fn parse_claim_batch<T: DeserializeOwned>(profile: IdentifierProfile, bytes: &[u8]) -> Result<Option<Vec<T>>> {
     #[derive(Deserialize)]
     struct ClaimsMember {
@@ -60,7 +60,7 @@ fn parse_claim_batch<T: DeserializeOwned>(profile: IdentifierProfile, bytes: &[u
     }
 }
 
-/// `POST /v1/claims`, of one event or of several.
+/// `POST /v1/claims`, for one event or several.
 async fn create_claims(mut request: ApiRequest) -> HandlerResult<Reply> {
     request.allow_params(&[])?.check_sends_json()?;
     let body = request.bytes().await?;
@@ -68,7 +68,9 @@ async fn create_claims(mut request: ApiRequest) -> HandlerResult<Reply> {
     let profile = request.app.profile();
     let Some(claims) = parse_claim_batch::<NewClaim>(profile, &body)? else {
         let claim: NewClaim = body::json(profile, &body)?;
-        return request.respond_with(Reply::ok, |recorder| request.writes().claim(claim, producer.as_ref(), recorder)).await;
+        return request
+            .respond_with(Reply::ok, |recorder| request.writes().claim(claim, producer.as_ref(), recorder))
+            .await;
     };
     let reply = |outcomes: &Vec<Result<ClaimOutcome>>| results_reply(outcomes, ClaimResultBody::Outcome);
     request.respond_with(reply, |recorder| request.writes().claim_batch(claims, producer.as_ref(), recorder)).await
@@ -85,7 +87,7 @@ async fn complete_batch(mut request: ApiRequest) -> HandlerResult<Reply> {
 async fn list(request: ApiRequest) -> HandlerResult {
     request.allow_params(&["handler", "limit", "cursor"])?.check_accepts_json()?;
     let query = PageQuery::of(&request)?;
-    let missing = || Error::invalid("/handler", "is missing: say whose claims");
+    let missing = || Error::invalid("/handler", "is missing: name the handler");
     let handler = request.params.one("handler")?.ok_or_else(missing)?;
     let page = request.app.events().open_claims(handler, query.cursor.as_ref(), query.limit).await?;
     pages::page_response(&page, query.limit)
@@ -100,7 +102,7 @@ async fn show(request: ApiRequest) -> HandlerResult {
     pages::json_response(&request.app.events().open_claim(piece).await?)
 }
 
-/// What `:heartbeat` and `:release` take.
+/// The body of `:heartbeat` and `:release`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ClaimTokenBody {
@@ -125,7 +127,9 @@ async fn custom_method(mut request: ApiRequest) -> HandlerResult<Reply> {
             let completion: Completion = request.json().await?;
             let producer = producer(request.headers())?;
             let producer = producer.as_ref();
-            request.respond_with(Reply::ok, |recorder| request.writes().complete_claim(id, completion, producer, recorder)).await
+            request
+                .respond_with(Reply::ok, |recorder| request.writes().complete_claim(id, completion, producer, recorder))
+                .await
         }
         Some("fail") => {
             let failure: ClaimFailure = request.json().await?;
@@ -136,7 +140,7 @@ async fn custom_method(mut request: ApiRequest) -> HandlerResult<Reply> {
     }
 }
 
-/// `{"results":[…]}`: what became of each, in the order they were sent.
+/// `{"results":[…]}`: the result of each, in the order of the request.
 #[derive(Serialize)]
 struct ClaimResults<'a> {
     results: Vec<ClaimResultItem<'a>>,
@@ -167,11 +171,11 @@ fn results_reply<'a, T>(outcomes: &'a [Result<T>], done: impl Fn(&'a T) -> Claim
             ClaimResultItem { index, status: problem.status().as_u16(), done: ClaimResultBody::Refused { error } }
         }
     });
-    let told = Reply::ok(&ClaimResults { results: results.collect() });
-    // Where nothing came of any of them, and one may be told otherwise in a moment, all are.
-    let is_passing = |problem: &Problem| !reply::is_final(problem.status());
-    match answers.iter().all(Result::is_err) && answers.iter().filter_map(|it| it.as_ref().err()).any(is_passing) {
-        true => told.without_storing(),
-        false => told,
+    let reply = Reply::ok(&ClaimResults { results: results.collect() });
+    // If all of them failed, and one of the errors is temporary, the request is executed again when it is retried.
+    let is_temporary = |problem: &Problem| !reply::is_final(problem.status());
+    match answers.iter().all(Result::is_err) && answers.iter().filter_map(|it| it.as_ref().err()).any(is_temporary) {
+        true => reply.without_storing(),
+        false => reply,
     }
 }

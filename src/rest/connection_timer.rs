@@ -1,7 +1,7 @@
-//! A connection's alarm: set for every head and every request, and hardly ever ringing.
+//! The timer of a connection: set for every head and every request, although it rarely fires.
 //!
-//! A timer that is set anew leaves its place among all the others and takes another one, under a lock they share. This one
-//! stays where it is for as long as it comes early enough; when its time has come, it looks whether anybody is late.
+//! Resetting a tokio timer moves it in the runtime's timer wheel, under a shared lock. This timer keeps its place while it
+//! would fire early enough; when it fires, it checks whether anything is really late.
 
 use hyper::rt::Timer;
 use std::pin::{Pin, pin};
@@ -10,23 +10,34 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// For one task, which waits for one thing at a time.
+/// A timer for one task, which waits for one thing at a time.
 #[derive(Clone, Default)]
 pub(crate) struct ConnectionTimer(Arc<Mutex<Option<Pin<Box<Sleep>>>>>);
 
 impl ConnectionTimer {
-    /// What `future` comes to, if it does in time.
+    /// The output of `future`; `None` if it takes longer than `time`.
     pub(crate) async fn timeout<F: Future>(&self, time: Duration, future: F) -> Option<F::Output> {
+        self.timeout_while(time, || true, future).await
+    }
+
+    /// The same, where the time-out applies only while `applies` says so.
+    pub(crate) async fn timeout_while<F: Future>(
+        &self,
+        time: Duration,
+        applies: impl Fn() -> bool,
+        future: F,
+    ) -> Option<F::Output> {
         let due = Instant::now() + time;
         let mut future = pin!(future);
         std::future::poll_fn(|context| match future.as_mut().poll(context) {
             Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending => self.poll_due(context, due).map(|()| None),
+            Poll::Pending if applies() => self.poll_due(context, due).map(|()| None),
+            Poll::Pending => Poll::Pending,
         })
         .await
     }
 
-    /// Whether it is time; if not, the task is woken then, or before.
+    /// Ready when `due` has passed; otherwise the task is woken at that time or earlier.
     fn poll_due(&self, context: &mut Context<'_>, due: Instant) -> Poll<()> {
         let mut sleep = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let sleep = sleep.get_or_insert_with(|| Box::pin(sleep_until(due)));
@@ -48,7 +59,7 @@ impl Timer for ConnectionTimer {
     }
 
     fn sleep_until(&self, deadline: std::time::Instant) -> Pin<Box<dyn hyper::rt::Sleep>> {
-        Box::pin(TimerSleep { alarm: self.clone(), at: deadline.into() })
+        Box::pin(TimerSleep { timer: self.clone(), due: deadline.into() })
     }
 
     fn now(&self) -> std::time::Instant {
@@ -56,17 +67,17 @@ impl Timer for ConnectionTimer {
     }
 }
 
-/// An alarm, set by hyper.
+/// A time-out that hyper set.
 struct TimerSleep {
-    alarm: ConnectionTimer,
-    at: Instant,
+    timer: ConnectionTimer,
+    due: Instant,
 }
 
 impl Future for TimerSleep {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        self.alarm.poll_due(context, self.at)
+        self.timer.poll_due(context, self.due)
     }
 }
 
@@ -80,32 +91,32 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Ends when so much of the time went by, of which the test is the clock.
-    fn after(time: Duration) -> Sleep {
+    /// Ends after `time` of the paused clock.
+    fn sleep_for(time: Duration) -> Sleep {
         sleep_until(Instant::now() + time)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_rings_when_somebody_is_late_however_often_it_was_set_before() {
-        let alarm = ConnectionTimer::default();
+    async fn it_fires_when_a_future_is_late_however_often_it_was_set_before() {
+        let timer = ConnectionTimer::default();
         for _ in 0..10 {
-            assert_eq!(alarm.timeout(30 * SECOND, after(7 * SECOND)).await, Some(()));
+            assert_eq!(timer.timeout(30 * SECOND, sleep_for(7 * SECOND)).await, Some(()));
         }
-        let begun = Instant::now();
-        assert_eq!(alarm.timeout(30 * SECOND, pending::<()>()).await, None);
-        assert_eq!(begun.elapsed().as_secs(), 30);
+        let began = Instant::now();
+        assert_eq!(timer.timeout(30 * SECOND, pending::<()>()).await, None);
+        assert_eq!(began.elapsed().as_secs(), 30);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_rings_early_for_who_is_in_more_of_a_hurry() {
-        let alarm = ConnectionTimer::default();
-        assert_eq!(alarm.timeout(60 * SECOND, after(SECOND)).await, Some(()));
-        let begun = Instant::now();
-        alarm.sleep_until((begun + 2 * SECOND).into()).await;
-        assert_eq!(begun.elapsed().as_secs(), 2);
-        // It rings once more for each who sets it, though its time is long past.
+    async fn it_fires_early_for_a_shorter_timeout() {
+        let timer = ConnectionTimer::default();
+        assert_eq!(timer.timeout(60 * SECOND, sleep_for(SECOND)).await, Some(()));
+        let began = Instant::now();
+        timer.sleep_until((began + 2 * SECOND).into()).await;
+        assert_eq!(began.elapsed().as_secs(), 2);
+        // It can be set again after it has fired.
         advance(100 * SECOND).await;
-        alarm.sleep_until((Instant::now() + 3 * SECOND).into()).await;
-        assert_eq!(begun.elapsed().as_secs(), 105);
+        timer.sleep_until((Instant::now() + 3 * SECOND).into()).await;
+        assert_eq!(began.elapsed().as_secs(), 105);
     }
 }

@@ -1,4 +1,4 @@
-//! Consumers, and the groups whose offset they share.
+//! Consumers, and the groups that share an offset.
 
 use super::body::BodyLimit;
 use super::custom_methods;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-/// A consumer's body, CEL expression and all.
+/// The body of a definition, with a CEL expression.
 const DEFINITION: BodyLimitFn = |_, _| BodyLimit { bytes: 256 * 1024, too_large: Kind::PayloadTooLarge };
 
 /// Methods of one consumer, and of one group.
@@ -43,7 +43,7 @@ pub(super) fn routes() -> Router<AppState> {
             get(show_group)
                 .delete(idempotent(NO_BODY, remove_group))
                 .post(idempotent(DEFINITION, group_custom_method))
-                .fallback(custom_methods::other_methods(METHODS)),
+                .fallback(custom_methods::other_methods_of_identifier(METHODS, custom_methods::OF_GROUP)),
         )
 }
 
@@ -99,7 +99,7 @@ struct CommitBody {
 
 fn committed_offset(CommitBody { offset }: CommitBody) -> Result<Offset> {
     whole_numbers::of_value(&offset).map(Offset).ok_or_else(|| {
-        Error::new(Kind::InvalidOffset, "`offset` must be a whole number, 0 or more: the last sequence dealt with.")
+        Error::new(Kind::InvalidOffset, "`offset` must be a whole number, 0 or more: the last processed sequence.")
     })
 }
 
@@ -112,30 +112,33 @@ async fn list_groups(request: ApiRequest) -> HandlerResult {
 
 async fn show_group(request: ApiRequest) -> HandlerResult {
     request.allow_params(&[])?.check_accepts_json()?;
-    pages::json_response(&request.app.events().consumer_group(request.path_param("name")).await?)
+    pages::json_response(&request.app.events().consumer_group(&group_of(&request)?).await?)
+}
+
+/// The group that a path names. A custom method of a group is only posted; `%3A` always belongs to the name.
+fn group_of(request: &ApiRequest) -> HandlerResult<String> {
+    match request.identifier_and_method(custom_methods::OF_GROUP) {
+        (name, None) => Ok(name),
+        (_, Some(_)) => Err(Problem::not_allowed("POST")),
+    }
 }
 
 /// `POST /v1/consumer-groups/{name}:reset`.
 async fn group_custom_method(mut request: ApiRequest) -> HandlerResult<Reply> {
     request.allow_params(&[])?;
-    match custom_methods::split(request.path_param("name")) {
-        (name, Some("reset")) => {
-            let name = name.to_owned();
-            let reset = group_reset(request.json().await?)?;
-            request.respond_with(Reply::ok, |recorder| request.writes().reset_group(&name, reset, recorder)).await
-        }
-        (_, Some(_)) => Err(custom_methods::unknown()),
-        (_, None) => Err(Problem::not_allowed(METHODS)),
+    let (name, verb) = request.identifier_and_method(custom_methods::OF_GROUP);
+    if verb.is_none() {
+        let is_other = name.contains(':');
+        return Err(if is_other { custom_methods::unknown() } else { Problem::not_allowed(METHODS) });
     }
+    let reset = group_reset(request.json().await?)?;
+    request.respond_with(Reply::ok, |recorder| request.writes().reset_group(&name, reset, recorder)).await
 }
 
 async fn remove_group(request: ApiRequest) -> HandlerResult<Reply> {
     request.allow_params(&[])?;
-    let name = request.path_param("name");
-    if let (_, Some("reset")) = custom_methods::split(name) {
-        return Err(Problem::not_allowed("POST"));
-    }
-    request.respond_with(Reply::no_content, |recorder| request.writes().delete_group(name, recorder)).await
+    let name = group_of(&request)?;
+    request.respond_with(Reply::no_content, |recorder| request.writes().delete_group(&name, recorder)).await
 }
 
 /// `{topic, offset: n|"earliest"|"latest"}` or `{topic, time}`.
@@ -153,8 +156,10 @@ fn group_reset(GroupResetBody { topic, offset, time }: GroupResetBody) -> Result
         (Some(Value::String(word)), None) if word == "earliest" => ResetTo::Earliest,
         (Some(Value::String(word)), None) if word == "latest" => ResetTo::Latest,
         (Some(offset), None) => ResetTo::Offset(whole_numbers::of_value(offset).map(Offset).ok_or_else(not_an_offset)?),
-        (None, None) => return Err(Error::invalid("/offset", "is missing: say where to, by `offset` or by `time`")),
-        (Some(_), Some(_)) => return Err(Error::invalid("/time", "stands beside `offset`; give one of them")),
+        (None, None) => {
+            return Err(Error::invalid("/offset", "is missing: name the new offset by `offset` or by `time`"));
+        }
+        (Some(_), Some(_)) => return Err(Error::invalid("/time", "must not be combined with `offset`")),
     };
     Ok(GroupReset { topic, to })
 }
@@ -163,7 +168,7 @@ fn not_an_offset() -> Error {
     Error::new(Kind::InvalidOffset, "`offset` must be a whole number, 0 or more, or \"earliest\" or \"latest\".")
 }
 
-/// The consumer a path names. A verb of one is not read or deleted, but posted.
+/// The consumer that a path names. A custom method of a consumer is only posted.
 fn id_of(request: &ApiRequest) -> HandlerResult<Uuid> {
     match custom_methods::split(request.path_param("id")) {
         (_, Some("commit")) => Err(Problem::not_allowed("POST")),
@@ -171,7 +176,7 @@ fn id_of(request: &ApiRequest) -> HandlerResult<Uuid> {
     }
 }
 
-/// An id that is none cannot be there.
+/// The id in a path; an invalid one is not found.
 fn uuid(text: &str) -> Result<Uuid> {
     Uuid::try_parse(text).map_err(|_| Error::not_found("consumer"))
 }

@@ -1,7 +1,7 @@
-//! Verbs behind a colon: `/v1/consumers/{id}:commit` arrives as one piece of path and is taken apart here.
+//! Custom methods after a colon: `/v1/consumers/{id}:commit` arrives as one segment of the path and is split here.
 //!
-//! Topics and event types may have colons in their own names. There a last `:part` is a verb only if it is one of the
-//! route's, and only if its colon is not percent-encoded: `%3A` always belongs to the name.
+//! The names of topics, event types and consumer groups may contain colons. There, a last `:part` is a custom method only if
+//! the route has it, and only if its colon is not percent-encoded: `%3A` always belongs to the name.
 
 use super::problem::Problem;
 use axum::response::{IntoResponse, Response};
@@ -11,12 +11,14 @@ use percent_encoding::percent_decode_str;
 use std::borrow::Cow;
 use std::future::{Ready, ready};
 
-/// What is posted to a topic.
+/// The custom methods of a topic.
 pub(crate) const OF_TOPIC: &[&str] = &["republish", "compact", "trim"];
-/// What is posted to an event type.
+/// The custom methods of an event type.
 pub(crate) const OF_EVENT_TYPE: &[&str] = &["archive"];
+/// The custom methods of a consumer group.
+pub(crate) const OF_GROUP: &[&str] = &["reset"];
 
-/// The id and the verb of a piece of path.
+/// The id and the custom method of a segment.
 pub(crate) fn split(piece: &str) -> (&str, Option<&str>) {
     match piece.rsplit_once(':') {
         Some((id, verb)) => (id, Some(verb)),
@@ -24,9 +26,10 @@ pub(crate) fn split(piece: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// A path in which every `%3A` is the colon it stands for, but for those in the identifier of a topic or an event type.
+/// A path in which every `%3A` is decoded, except in the name of a topic, an event type or a consumer group.
 pub(crate) fn with_plain_colons(path: &str) -> String {
-    let under = ["/v1/topics/", "/v1/event-types/"].iter().find(|under| path.starts_with(**under));
+    let under =
+        ["/v1/topics/", "/v1/event-types/", "/v1/consumer-groups/"].iter().find(|under| path.starts_with(**under));
     let start = under.map_or(0, |under| under.len());
     let (before, rest) = path.split_at(start);
     let end = if start == 0 { 0 } else { rest.find('/').unwrap_or(rest.len()) };
@@ -34,16 +37,17 @@ pub(crate) fn with_plain_colons(path: &str) -> String {
     format!("{before}{identifier}{}", rest.replace("%3A", ":").replace("%3a", ":"))
 }
 
-/// The verbs of a route whose last piece is an identifier; `None` for other routes.
+/// The custom methods of a route whose last segment is a name that may contain colons; `None` for other routes.
 pub(crate) fn of_route(template: &str) -> Option<&'static [&'static str]> {
     match template {
         "/v1/topics/{id}" => Some(OF_TOPIC),
         "/v1/event-types/{id}" => Some(OF_EVENT_TYPE),
+        "/v1/consumer-groups/{name}" => Some(OF_GROUP),
         _ => None,
     }
 }
 
-/// The identifier, still encoded, and the verb of a piece of path as it was sent.
+/// The name, still encoded, and the custom method of a segment as it was sent.
 pub(crate) fn split_identifier<'a>(piece: &'a str, verbs: &[&'static str]) -> (&'a str, Option<&'static str>) {
     let Some((id, last)) = piece.rsplit_once(':') else { return (piece, None) };
     match verbs.iter().find(|verb| percent_decode_str(last).eq(verb.bytes())) {
@@ -52,7 +56,7 @@ pub(crate) fn split_identifier<'a>(piece: &'a str, verbs: &[&'static str]) -> (&
     }
 }
 
-/// An identifier as a piece of path in which no part of it passes for a verb.
+/// A name as a segment in which no part can be taken for a custom method.
 pub(crate) fn identifier_piece<'a>(id: &'a str, verbs: &[&'static str]) -> Cow<'a, str> {
     match split_identifier(id, verbs).1 {
         None => id.into(),
@@ -60,7 +64,7 @@ pub(crate) fn identifier_piece<'a>(id: &'a str, verbs: &[&'static str]) -> Cow<'
     }
 }
 
-/// What a route of identifiers answers to methods it does not know.
+/// The response of a route with such a name to methods that it does not support.
 pub(crate) fn other_methods_of_identifier(
     thing: &'static str,
     verbs: &'static [&'static str],
@@ -72,7 +76,7 @@ pub(crate) fn other_methods_of_identifier(
     }
 }
 
-/// What a route answers to methods it does not know: a thing takes `thing`, its verbs are posted.
+/// The response of a route to methods that it does not support: a resource supports `thing`, its custom methods are posted.
 pub(crate) fn other_methods(thing: &'static str) -> impl Fn(Uri) -> Ready<Response> + Clone {
     move |uri| {
         let piece = uri.path().rsplit('/').next().unwrap_or_default();
@@ -80,7 +84,8 @@ pub(crate) fn other_methods(thing: &'static str) -> impl Fn(Uri) -> Ready<Respon
     }
 }
 
-/// The answer to a post that names no verb of its route: either the name has a part too many, or nothing is posted to it.
+/// The problem for a post without a custom method of the route: either the last part of the name is an unknown one, or the
+/// resource cannot be posted to.
 pub(crate) fn unknown_for_identifier(id: &str, methods: &'static str) -> Problem {
     match id.contains(':') && Identifier::parse(id).is_err() {
         true => unknown(),
@@ -88,9 +93,9 @@ pub(crate) fn unknown_for_identifier(id: &str, methods: &'static str) -> Problem
     }
 }
 
-/// The answer to a verb nobody knows.
+/// The problem for an unknown custom method.
 pub(crate) fn unknown() -> Problem {
-    Error::new(Kind::NotFound, "There is no such verb at this path; see /docs for those there are.").into()
+    Error::new(Kind::NotFound, "There is no such custom method at this path; /docs lists all of them.").into()
 }
 
 #[cfg(test)]
@@ -98,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_verb_of_the_route_behind_a_plain_colon_is_one() {
+    fn only_a_custom_method_of_the_route_after_a_plain_colon_is_one() {
         for (piece, id, verb) in [
             ("a:b:c", "a:b:c", None),
             ("a:b:trim", "a:b", Some("trim")),

@@ -1,4 +1,4 @@
-//! Dead letters: finding what was given up, trying it again, letting it be; one or many at a time.
+//! Dead letters: listing, redriving and discarding them, one or many at a time.
 
 use super::AppState;
 use super::body::BodyLimit;
@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
-/// An order, with the payload of an event.
+/// A redrive, with the payload of a corrected event.
 const ORDER: BodyLimitFn =
     |_, _| BodyLimit { bytes: limits::EVENT_BYTES_MAX + 64 * 1024, too_large: Kind::PayloadTooLarge };
 
@@ -89,12 +89,16 @@ async fn custom_method(mut request: ApiRequest) -> HandlerResult<Reply> {
         Some("redrive") => {
             let (id, redrive): (_, RedriveRequest) = (id_of(id)?, optional_body(&mut request).await?);
             let by = by?;
-            request.respond_with(Reply::ok, |recorder| request.writes().redrive(id, redrive, by.as_ref(), recorder)).await
+            request
+                .respond_with(Reply::ok, |recorder| request.writes().redrive(id, redrive, by.as_ref(), recorder))
+                .await
         }
         Some("discard") => {
             let (id, DiscardBody { reason }) = (id_of(id)?, optional_body(&mut request).await?);
             let by = by?;
-            request.respond_with(Reply::ok, |recorder| request.writes().discard(id, reason, by.as_ref(), recorder)).await
+            request
+                .respond_with(Reply::ok, |recorder| request.writes().discard(id, reason, by.as_ref(), recorder))
+                .await
         }
         Some(_) => Err(custom_methods::unknown()),
         None => Err(Problem::not_allowed("GET, HEAD")),
@@ -115,7 +119,7 @@ async fn discard_all(mut request: ApiRequest) -> HandlerResult<Reply> {
     request.respond_with(Reply::ok, |recorder| request.writes().discard_all(order, by.as_ref(), recorder)).await
 }
 
-/// What an order says; one without a body says nothing.
+/// The body of a request; the default if there is none.
 async fn optional_body<T: Default + DeserializeOwned>(request: &mut ApiRequest) -> HandlerResult<T> {
     if request.bytes().await?.is_empty() { Ok(T::default()) } else { request.json().await }
 }

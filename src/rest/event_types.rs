@@ -8,6 +8,7 @@ use super::pages::{self, PageQuery};
 use super::problem::{HandlerResult, Problem};
 use super::reply::Reply;
 use super::request::{ApiRequest, BodyLimitFn, NO_BODY};
+use super::response_budget;
 use axum::Router;
 use axum::routing::{get, post};
 use contract::{
@@ -15,7 +16,9 @@ use contract::{
     SchemaVersion, TopicId, limits,
 };
 
-/// A definition's body: a schema, escaped as JSON may have to be, and what stands around it.
+/// What a page of event types may need: at least one type with all its versions.
+const LIST_ROOM: usize = limits::LIST_BYTES_MAX + limits::VERSIONS_BYTES_MAX;
+/// The body of a definition: a schema, which may be twice as long when it is escaped in JSON, and the other members.
 const DEFINITION: BodyLimitFn =
     |_, _| BodyLimit { bytes: 2 * limits::SCHEMA_BYTES_MAX + 64 * 1024, too_large: Kind::PayloadTooLarge };
 
@@ -47,8 +50,8 @@ async fn list(request: ApiRequest) -> HandlerResult {
     let pattern = request.params.pattern("type")?;
     let topic = request.params.identifier::<TopicId>("topic")?;
     let (cursor, limit) = (query.cursor.as_ref(), query.limit);
-    let page = request.app.events().event_types(pattern.as_ref(), topic.as_ref(), cursor, limit).await?;
-    pages::page_response(&page, limit)
+    let page = request.app.events().event_types(pattern.as_ref(), topic.as_ref(), cursor, limit);
+    response_budget::budgeted(&request.app, LIST_ROOM, page, |page| pages::page_response(page, limit)).await
 }
 
 async fn register(mut request: ApiRequest) -> HandlerResult<Reply> {
@@ -78,7 +81,7 @@ async fn remove(request: ApiRequest) -> HandlerResult<Reply> {
     request.respond_with(Reply::no_content, |recorder| request.writes().delete_event_type(&id, recorder)).await
 }
 
-/// The event type a path names. A verb of one is not read or deleted, but posted.
+/// The event type that a path names. A custom method of an event type is only posted.
 fn id_of(request: &ApiRequest) -> HandlerResult<EventTypeId> {
     match request.identifier_and_method(custom_methods::OF_EVENT_TYPE) {
         (_, Some(_)) => Err(Problem::not_allowed("POST")),
@@ -140,7 +143,7 @@ async fn version_custom_method(request: ApiRequest) -> HandlerResult<Reply> {
     }
 }
 
-/// A version that is none cannot be there.
+/// The version that a path names; an invalid one is not found.
 fn version_of(text: &str) -> Result<SchemaVersion> {
     text.parse().map_err(|_| Error::not_found("version"))
 }

@@ -1,4 +1,4 @@
-//! Handlers: how their work is to be tried, and how they stand.
+//! Handlers: their policies of retrying, and their progress.
 
 use super::AppState;
 use super::body::BodyLimit;
@@ -12,9 +12,9 @@ use axum::routing::get;
 use contract::{Handler, Kind, NewHandler, RegisterOutcome};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// What does not stand for itself in a path.
+/// Characters that are percent-encoded in a path.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
-/// A handler's body.
+/// The body of a definition.
 const DEFINITION: BodyLimitFn = |_, _| BodyLimit { bytes: 64 * 1024, too_large: Kind::PayloadTooLarge };
 
 pub(super) fn routes() -> Router<AppState> {
@@ -37,14 +37,20 @@ async fn show(request: ApiRequest) -> HandlerResult {
 
 async fn remove(request: ApiRequest) -> HandlerResult<Reply> {
     request.allow_params(&[])?;
-    request.respond_with(Reply::no_content, |recorder| request.writes().delete_handler(request.path_param("name"), recorder)).await
+    request
+        .respond_with(Reply::no_content, |recorder| {
+            request.writes().delete_handler(request.path_param("name"), recorder)
+        })
+        .await
 }
 
 async fn put(mut request: ApiRequest) -> HandlerResult<Reply> {
     request.allow_params(&[])?;
     let handler: NewHandler = request.json().await?;
     request
-        .respond_with(registered_reply, |recorder| request.writes().put_handler(request.path_param("name"), handler, recorder))
+        .respond_with(registered_reply, |recorder| {
+            request.writes().put_handler(request.path_param("name"), handler, recorder)
+        })
         .await
 }
 

@@ -1,38 +1,49 @@
-//! What the heads of requests take before they are whole, over all HTTP/1 connections.
+//! Memory for the heads of requests, over all HTTP/1 connections.
 //!
-//! - Hyper holds a head until its end has come, which may take as long as `server.header_timeout_secs`. Most fit into what a
-//!   connection has anyway; beyond that a connection takes room, and ends where there is none.
-//! - The bytes of a body are none of a head: they are counted elsewhere (`body`).
+//! - Hyper holds a head until its end has arrived, which may take as long as `server.header_timeout_secs`; its handler may hold
+//!   it longer; and hyper's buffer stays as large as the largest head was. Most heads fit into what a connection has anyway.
+//!   A connection with a larger one reserves room, keeps it until it ends, and is closed if there is none.
+//! - While room is scarce, such a connection is closed after its response, so that others can have the room.
+//! - The bytes of a body are not counted here, but in `body`.
 
 use crate::memory::{AddressUsage, ByteBudget, ByteReservation};
 use contract::Result;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a connection reads into without asking, in bytes.
+/// What a connection may read without a reservation, in bytes.
 const FREE_BYTES: usize = 8 * 1024;
+/// Room is scarce when less than this is free, in bytes.
+const SCARCE_BYTES: usize = 4 * 1024 * 1024;
 
-/// One connection's.
+/// The meter of one connection.
 pub(crate) struct HeadMeter {
     budget: ByteBudget,
     /// Bytes of the head that is being read.
     bytes: AtomicUsize,
     /// Whether a body is being read instead.
     is_body: AtomicBool,
+    /// Whether the connection has had a head that needed room.
+    was_large: AtomicBool,
     reservation: Mutex<Option<ByteReservation>>,
 }
 
-/// A body that is being read; what comes after it is the next head.
+/// A body that is being read; the bytes after it belong to the next head.
 pub(crate) struct BodyReading(Arc<HeadMeter>);
 
 impl HeadMeter {
-    /// For a connection of this address.
+    /// For a connection from this address.
     pub(crate) fn new(budget: &ByteBudget, usage: &Arc<AddressUsage>) -> Arc<Self> {
-        let budget = budget.charged_to(usage);
-        Arc::new(Self { budget, bytes: AtomicUsize::new(0), is_body: AtomicBool::new(false), reservation: Mutex::default() })
+        Arc::new(Self {
+            budget: budget.charged_to(usage),
+            bytes: AtomicUsize::new(0),
+            is_body: AtomicBool::new(false),
+            was_large: AtomicBool::new(false),
+            reservation: Mutex::default(),
+        })
     }
 
-    /// So many bytes were read; `Err`: there is no room for them.
+    /// Counts bytes that were read. `Err`: there is no room for them.
     pub(crate) fn read(&self, bytes: usize) -> Result<()> {
         if self.is_body.load(Ordering::Relaxed) {
             return Ok(());
@@ -41,6 +52,7 @@ impl HeadMeter {
         if bytes <= FREE_BYTES {
             return Ok(());
         }
+        self.was_large.store(true, Ordering::Relaxed);
         let mut held = self.reservation.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *held {
             Some(reservation) => reservation.grow_to(bytes),
@@ -51,13 +63,16 @@ impl HeadMeter {
         }
     }
 
-    /// The head is whole; its request has a body or not.
+    /// The head is complete; its request has a body or not.
     pub(crate) fn parsed(self: &Arc<Self>, has_body: bool) -> Option<BodyReading> {
-        if self.bytes.swap(0, Ordering::Relaxed) > FREE_BYTES {
-            *self.reservation.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        }
+        self.bytes.store(0, Ordering::Relaxed);
         self.is_body.store(has_body, Ordering::Relaxed);
         has_body.then(|| BodyReading(Arc::clone(self)))
+    }
+
+    /// Whether the connection holds room that others may need soon.
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.was_large.load(Ordering::Relaxed) && self.budget.free() < SCARCE_BYTES
     }
 }
 
@@ -72,18 +87,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_large_head_takes_room_until_it_is_whole_and_a_body_takes_none() {
-        let budget = ByteBudget::new(20_000, "full");
+    fn a_large_head_keeps_its_room_until_the_connection_ends_and_a_body_takes_none() {
+        let all = SCARCE_BYTES + 20_000;
+        let budget = ByteBudget::new(all, "full");
         let meter = HeadMeter::new(&budget, &Arc::default());
         meter.read(FREE_BYTES).unwrap();
-        assert_eq!(budget.free(), 20_000, "a usual head takes nothing");
+        assert_eq!(budget.free(), all, "a usual head reserves nothing");
         meter.read(1000).unwrap();
-        assert_eq!(budget.free(), 20_000 - FREE_BYTES - 1000);
-        assert!(meter.read(20_000).is_err(), "more than there is");
+        assert_eq!(budget.free(), all - FREE_BYTES - 1000);
+        assert!(!meter.is_scarce());
+        assert!(meter.read(all).is_err(), "there is not as much room");
         let body = meter.parsed(true);
-        assert_eq!(budget.free(), 20_000);
-        meter.read(1_000_000).unwrap();
+        assert_eq!(budget.free(), all - FREE_BYTES - 1000, "hyper's buffer is still as large");
+        meter.read(10 * all).unwrap();
         drop(body);
-        assert!(meter.read(20_001).is_err(), "it is the next head");
+        meter.read(20_001).unwrap();
+        assert!(meter.is_scarce(), "little is left for others");
+        assert!(meter.read(all).is_err(), "these bytes belong to the next head");
+        drop(meter);
+        assert_eq!(budget.free(), all);
     }
 }

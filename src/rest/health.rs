@@ -1,9 +1,9 @@
-//! Health: whether a restart would help, and whether the server can be asked for work.
+//! Health: whether a restart would help, and whether the server can take requests.
 //!
-//! - `/healthz` is for what restarts a process that is stuck. It fails only where a new process may do better than this one:
-//!   not while the broker opens its log again by itself, and not while a database is away.
-//! - `/readyz` is for what sends requests. It fails while there is nobody to take them, and says why. What is `degraded` is
-//!   no failure.
+//! - `/healthz` is for a process manager. It fails only if a new process may work better than this one: not while the broker
+//!   reopens its log by itself, and not during an outage of a database.
+//! - `/readyz` is for a load balancer. It fails while the server cannot take requests, and gives the reason. `degraded` is not
+//!   a failure.
 
 use super::ServerState;
 use super::problem::Problem;
@@ -16,15 +16,15 @@ use contract::{Error, Kind};
 use serde_json::json;
 use std::sync::Arc;
 
-pub(super) fn routes(common: &Arc<ServerState>) -> Router {
+pub(super) fn routes(server: &Arc<ServerState>) -> Router {
     Router::new()
         .route("/healthz", get(alive))
         .route("/readyz", get(ready))
         .route("/", get(|| async { Redirect::to("/docs/") }))
-        .with_state(Arc::clone(common))
+        .with_state(Arc::clone(server))
 }
 
-/// Answers as long as no restart would help.
+/// `ok` as long as a restart would not help.
 async fn alive(State(common): State<Arc<ServerState>>) -> Result<Response, Problem> {
     match common.slot().state() {
         SlotState::Closed(BrokerOutage { error, restart_helps: true }) => Err(error.into()),
@@ -36,8 +36,8 @@ async fn alive(State(common): State<Arc<ServerState>>) -> Result<Response, Probl
     }
 }
 
-/// Ready while every log can be written and the server is not on its way out. What an operator should look at all the same
-/// stands in `degraded`.
+/// Ready while every log can be written and the server is not shutting down. `degraded` lists what an operator should check
+/// anyway.
 async fn ready(State(common): State<Arc<ServerState>>) -> Result<Response, Problem> {
     if common.is_draining() {
         return Err(Error::new(Kind::Unavailable, "The server is shutting down.").into());
@@ -50,7 +50,7 @@ async fn ready(State(common): State<Arc<ServerState>>) -> Result<Response, Probl
 
 fn ready_broker(broker: &Broker) -> Result<Response, Problem> {
     if let Some(failure) = broker.failures().into_iter().next() {
-        let detail = format!("The log {} takes no requests: {}", failure.log, failure.error.detail());
+        let detail = format!("The log {} cannot be written: {}", failure.log, failure.error.detail());
         let retry_after = failure.error.retry_after_seconds().unwrap_or(5);
         let error = Error::new(Kind::Unavailable, detail).with_source(failure.error).with_retry_after(retry_after);
         return Err(error.into());
@@ -73,24 +73,24 @@ mod tests {
     use crate::rest::HttpOptions;
     use http::StatusCode;
 
-    async fn told(common: &Arc<ServerState>) -> [(StatusCode, String); 2] {
-        let said = |outcome: Result<Response, Problem>| match outcome {
+    async fn health_of(common: &Arc<ServerState>) -> [(StatusCode, String); 2] {
+        let result = |outcome: Result<Response, Problem>| match outcome {
             Ok(response) => (response.status(), String::new()),
             Err(problem) => (StatusCode::SERVICE_UNAVAILABLE, problem.error().detail().to_owned()),
         };
-        [said(alive(State(Arc::clone(common))).await), said(ready(State(Arc::clone(common))).await)]
+        [result(alive(State(Arc::clone(common))).await), result(ready(State(Arc::clone(common))).await)]
     }
 
     #[tokio::test]
-    async fn a_restart_is_asked_for_only_where_it_may_help_and_readiness_says_why() {
+    async fn healthz_fails_only_if_a_restart_may_help_and_readyz_gives_the_reason() {
         let broker = Arc::new(Broker::open(Config::default()).await.unwrap());
         let slot = Arc::new(BrokerSlot::new(broker));
         let common = ServerState::new(Arc::clone(&slot), HttpOptions::default(), None);
-        assert!(told(&common).await.iter().all(|(status, _)| status.is_success()));
+        assert!(health_of(&common).await.iter().all(|(status, _)| status.is_success()));
         for (restart_helps, alive) in [(false, StatusCode::OK), (true, StatusCode::SERVICE_UNAVAILABLE)] {
             let error = Error::new(Kind::Unavailable, "The disk is full.");
             slot.close(BrokerOutage { error, restart_helps });
-            let [health, readiness] = told(&common).await;
+            let [health, readiness] = health_of(&common).await;
             assert_eq!(health.0, alive);
             assert_eq!(readiness, (StatusCode::SERVICE_UNAVAILABLE, "The disk is full.".to_owned()));
         }

@@ -235,8 +235,9 @@ impl ImportRun {
                 Ok(None) => return (gathered, BatchEnd::Nothing),
                 Err(problem) => return (gathered, BatchEnd::Broken(problem)),
             };
-            self.count.lines += 1;
+            self.count.lines += u64::from(line != ImportLine::Pause);
             let line = match line {
+                ImportLine::Pause => break,
                 ImportLine::Text(text) if text.iter().all(u8::is_ascii_whitespace) => continue,
                 ImportLine::Text(text) => {
                     bytes += text.len();

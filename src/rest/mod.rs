@@ -25,6 +25,7 @@ mod events;
 mod handlers;
 mod head_meter;
 mod health;
+mod http2_responses;
 mod idempotency;
 mod import;
 mod middleware;
@@ -39,6 +40,7 @@ mod query_params;
 mod read;
 mod reply;
 mod request;
+mod request_context;
 mod request_head;
 mod response_budget;
 mod server;
@@ -54,15 +56,18 @@ use crate::memory::{AddressLimit, ByteBudget, ByteReservation, PAGE_ROOM_MIN};
 use address_limiter::AddressLimiter;
 use axum::Router;
 use browser_policy::BrowserPolicy;
-use contract::{EventBroker, IdentifierProfile, limits};
+use contract::api::*;
+use contract::{IdentifierProfile, limits};
 use problem::Problem;
+use response_budget::CompressWithinBudget;
 use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::DefaultPredicate;
+use tower_http::compression::{CompressionLayer, Predicate as _};
 
 /// What bounds the server.
 #[derive(Debug, Clone)]
@@ -198,7 +203,9 @@ fn closed_router(common: &Arc<ServerState>, outage: &BrokerOutage) -> Router {
 fn router(app: &AppState) -> Router {
     let mut readable = Router::new().merge(read::routes()).merge(aggregates::routes());
     if app.options.compression {
-        readable = readable.layer(CompressionLayer::new());
+        let within_budget = CompressWithinBudget(app.answers().clone());
+        let predicate = DefaultPredicate::new().and(within_budget);
+        readable = readable.layer(CompressionLayer::new().compress_when(predicate));
     }
     let router = readable
         .merge(events::routes())
@@ -254,7 +261,7 @@ impl HttpFrontend {
     }
 }
 
-/// What bodies, imports, answers and unfinished heads may hold.
+/// The budgets of bodies, imports, responses and heads.
 fn budgets(options: &HttpOptions) -> [ByteBudget; 4] {
     let bytes = options.inflight_bytes_max;
     // A body of the largest size must find room though some is left to small ones.
@@ -262,30 +269,34 @@ fn budgets(options: &HttpOptions) -> [ByteBudget; 4] {
     let reserve_of = |bytes: usize| (bytes / 4).min(bytes.saturating_sub(largest));
     let share_of = |bytes: usize, least: usize| (bytes / 100 * options.address_share_percent).max(least).min(bytes);
     let share = share_of(bytes, largest);
-    let bodies = ByteBudget::new(bytes, "The server holds as many request bodies as it may; come back shortly.")
+    let bodies = ByteBudget::new(bytes, "The server holds its maximum of request bodies; retry shortly.")
         .with_reserve(reserve_of(bytes))
         .with_address_limit(AddressLimit::of_bodies(share, reserve_of(share)));
     let import_bytes = (bytes / 4).max(IMPORT_BYTES_MIN);
-    let imports = ByteBudget::new(import_bytes, "The server holds as much of imports as it may; come back shortly.")
+    let imports = ByteBudget::new(import_bytes, "The server holds its maximum of imported lines; retry shortly.")
         .with_address_limit(AddressLimit::of_imports(share_of(import_bytes, IMPORT_BYTES_MIN)));
     let answer_bytes = options.answer_bytes_max;
-    let answers = ByteBudget::new(answer_bytes, "The server is sending as many answers as it may; come back shortly.")
+    let answers = ByteBudget::new(answer_bytes, "The server is sending its maximum of responses; retry shortly.")
         .with_address_limit(AddressLimit::of_answers(share_of(answer_bytes, PAGE_ROOM_MIN)));
     let head_bytes = HEAD_BYTES_MAX.max(2 * (options.header_bytes_max + server::TARGET_BYTES_MAX));
-    let heads = ByteBudget::new(head_bytes, "The server holds as many unfinished heads as it may; come back shortly.")
+    let heads = ByteBudget::new(head_bytes, "The server holds its maximum of request heads; retry shortly.")
         .with_address_limit(AddressLimit::of_heads(share_of(head_bytes, head_bytes / 2)));
     [bodies, imports, answers, heads]
 }
 
 /// What all imports together may hold at least: the longest line, and a batch.
 const IMPORT_BYTES_MIN: usize = 4 * 1024 * 1024;
-/// What heads that are not whole yet may hold, beyond 8 KiB for each connection.
+/// One in so many connections is reserved for addresses that have only few.
+const CONNECTIONS_RESERVED: usize = 8;
+/// What large heads of HTTP/1 connections and all requests over HTTP/2 may hold, in bytes.
 const HEAD_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 impl ServerState {
     fn new(slot: Arc<BrokerSlot>, options: HttpOptions, listen: Option<IpAddr>) -> Arc<Self> {
         let [bodies, imports, answers, heads] = budgets(&options);
-        let connections = AddressLimiter::new(usize::MAX, options.connections_per_address_max);
+        let reserve = options.connections_max / CONNECTIONS_RESERVED;
+        let per_address = options.connections_per_address_max;
+        let connections = AddressLimiter::with_reserve(options.connections_max, per_address, reserve);
         let waits = AddressLimiter::new(options.waits_max, options.waits_per_address_max);
         let browsers = Arc::new(BrowserPolicy::new(listen, &options.allowed_hosts, &options.allowed_origins));
         let (options, draining) = (Arc::new(options), watch::Sender::new(false));

@@ -1,4 +1,4 @@
-//! Lists of rows, with the cursors to the pages around them.
+//! Lists of rows, with the cursors of the neighbouring pages.
 
 use super::problem::HandlerResult;
 use super::request::ApiRequest;
@@ -7,7 +7,7 @@ use axum::response::IntoResponse;
 use contract::{Cursor, Page, Result};
 use serde::Serialize;
 
-/// Which page of a list is wanted.
+/// The page of a list that is requested.
 pub(crate) struct PageQuery {
     pub(crate) cursor: Option<Cursor>,
     pub(crate) limit: usize,
@@ -27,7 +27,7 @@ struct ItemsPage<'a, T> {
     page_info: PageInfo,
 }
 
-/// Where the neighbouring pages are.
+/// The cursors of the neighbouring pages.
 #[derive(Serialize)]
 pub(crate) struct PageInfo {
     next_cursor: Option<String>,
@@ -47,7 +47,7 @@ pub(crate) fn page_response<T: Serialize>(page: &Page<T>, limit: usize) -> Handl
     json_response(&ItemsPage { items: &page.items, page_info: PageInfo::of(page, limit) })
 }
 
-/// The answer to something that is there.
+/// A response with a resource.
 pub(crate) fn json_response<T: Serialize>(thing: &T) -> HandlerResult {
     Ok(Json(thing).into_response())
 }

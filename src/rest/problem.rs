@@ -1,8 +1,8 @@
 //! Refusals as RFC 9457 problem documents.
 //!
-//! - A handler answers an [`Error`]; the edge, which knows the path and the trace, writes the document.
-//! - A refusal the HTTP library made itself becomes a problem too: no answer of 400 or more leaves without one.
-//! - The caller reads `detail`; the operator's side of the story goes to the log.
+//! - A handler returns an [`Error`]; the middleware, which knows the path and the trace, writes the document.
+//! - A refusal of the HTTP library becomes a problem document too: no response of 400 or more is sent without one.
+//! - The caller reads `detail`; what only concerns the operator goes to the log.
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -13,12 +13,13 @@ use percent_encoding::{AsciiSet, CONTROLS};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// Where the codes are explained.
+/// The base of problem types; a type ends with the code.
 const TYPE_BASE: &str = "https://errors.hyperspot.com/";
-/// What a problem document says it is.
+/// The media type of a problem document.
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
-/// Hyper takes these in a path, but no URI has them (RFC 3986 3.3). What is percent-encoded already stays as it is.
+/// Hyper accepts these in a path, but a URI must not contain them (RFC 3986 3.3). What is percent-encoded already is not
+/// changed.
 const NOT_IN_A_PATH: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -33,52 +34,54 @@ const NOT_IN_A_PATH: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// A refusal on its way out.
+/// A refusal that is to be sent.
 #[derive(Debug, Clone)]
 pub(crate) struct Problem {
     error: Error,
     status: StatusCode,
-    /// The methods there are, where another was asked for.
+    /// The methods that the path has, if the request used another one.
     allow: Option<&'static str>,
 }
 
-/// What every handler answers.
+/// The result of every handler.
 pub(crate) type HandlerResult<T = Response> = Result<T, Problem>;
 
 impl Problem {
-    /// What the HTTP library refused with this status.
+    /// The problem for a refusal by the HTTP library with this status.
     pub(crate) fn from_status(status: StatusCode, method: &Method) -> Self {
         let (kind, detail) = match status {
-            StatusCode::NOT_FOUND => (Kind::NotFound, "There is nothing at this path; see /docs for what there is."),
-            StatusCode::METHOD_NOT_ALLOWED => {
-                (Kind::MethodNotAllowed, "This path does not take that method; see the `Allow` header.")
-            }
+            StatusCode::NOT_FOUND => (Kind::NotFound, "There is no resource at this path; /docs lists all paths."),
+            StatusCode::METHOD_NOT_ALLOWED => (
+                Kind::MethodNotAllowed,
+                "This path does not support the method; the `Allow` header lists those it supports.",
+            ),
             StatusCode::NOT_ACCEPTABLE => (Kind::NotAcceptable, "None of the accepted media types can be produced."),
-            StatusCode::PAYLOAD_TOO_LARGE => (Kind::PayloadTooLarge, "The body is larger than this path takes."),
+            StatusCode::PAYLOAD_TOO_LARGE => (Kind::PayloadTooLarge, "The body is larger than this path allows."),
             StatusCode::UNSUPPORTED_MEDIA_TYPE => (Kind::UnsupportedMediaType, "Send JSON."),
-            StatusCode::MISDIRECTED_REQUEST => {
-                (Kind::Misdirected, "This server does not answer for the host the request names.")
-            }
-            StatusCode::URI_TOO_LONG => (Kind::UriTooLong, "The address is too long; shorten the query."),
+            StatusCode::MISDIRECTED_REQUEST => (
+                Kind::Misdirected,
+                "This server does not serve the host that the request names; see `server.allowed_hosts`.",
+            ),
+            StatusCode::URI_TOO_LONG => (Kind::UriTooLong, "The path and query are too long; shorten the query."),
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
                 (Kind::HeadersTooLarge, "The headers are too large or too many.")
             }
-            StatusCode::REQUEST_TIMEOUT => (Kind::RequestTimeout, "The request did not arrive in time; send it again."),
+            StatusCode::REQUEST_TIMEOUT => (Kind::RequestTimeout, "The request did not arrive in time; retry it."),
             status if status.is_server_error() => {
                 tracing::error!(%status, %method, "a request failed inside the server");
-                (Kind::Unavailable, "The server failed at this request; its log says why.")
+                (Kind::Unavailable, "An internal error occurred; the server's log has the cause under this trace id.")
             }
-            _ => (Kind::Malformed, "The request is not one this server understands."),
+            _ => (Kind::Malformed, "The request is not valid HTTP for this server."),
         };
         Self { error: Error::new(kind, detail), status, allow: None }
     }
 
-    /// What a path answers to a method that it does not take.
+    /// The problem for a method that the path does not support.
     pub(crate) fn not_allowed(allow: &'static str) -> Self {
         Self { allow: Some(allow), ..Self::from_status(StatusCode::METHOD_NOT_ALLOWED, &Method::POST) }
     }
 
-    /// The refusal that a document tells of.
+    /// The problem of a document that was stored.
     pub(crate) fn from_document(document: &[u8]) -> Option<Self> {
         let StoredProblem { problem_type, status, detail, errors, actual, earliest } =
             serde_json::from_slice(document).ok()?;
@@ -96,7 +99,7 @@ impl Problem {
         Some(Self { error, status: StatusCode::from_u16(status).ok()?, allow: None })
     }
 
-    /// The answer with its document; `instance` is the path without the query.
+    /// The response with its document; `instance` is the path without the query.
     pub(crate) fn respond(&self, instance: &str, trace_id: &str) -> Response {
         let instance = Cow::from(percent_encoding::utf8_percent_encode(instance, NOT_IN_A_PATH));
         let body = serde_json::to_vec(&self.document(Some(&instance), Some(trace_id))).unwrap_or_default();
@@ -112,7 +115,7 @@ impl Problem {
         response
     }
 
-    /// The document itself; a batch's items leave out what the whole answer says.
+    /// The document itself; items of a batch leave out the path and the trace, which the response has.
     pub(crate) fn document<'a>(&'a self, instance: Option<&'a str>, trace_id: Option<&'a str>) -> ProblemDocument<'a> {
         let kind = self.error.kind();
         ProblemDocument {
@@ -131,17 +134,16 @@ impl Problem {
         }
     }
 
-    /// The refusal itself.
+    /// The error.
     pub(crate) const fn error(&self) -> &Error {
         &self.error
     }
 
-    /// Its status.
     pub(crate) const fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// When to come back, where that makes sense.
+    /// After how many seconds to retry, if a retry may help.
     pub(crate) fn retry_after_seconds(&self) -> Option<u32> {
         let default = self.error.kind().is_retryable().then_some(1);
         self.error.retry_after_seconds().or(default)
@@ -156,7 +158,7 @@ impl From<Error> for Problem {
 }
 
 impl IntoResponse for Problem {
-    /// An empty answer that carries the refusal; the edge writes the document.
+    /// An empty response that carries the refusal; the middleware writes the document.
     fn into_response(self) -> Response {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = self.status;
@@ -165,7 +167,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// A document read back.
+/// A document as it was stored.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct StoredProblem {
@@ -200,15 +202,15 @@ pub(crate) struct ProblemDocument<'a> {
     trace_id: Option<&'a str>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     errors: &'a [Violation],
-    /// Where the aggregate, or the checkpoint, stands.
+    /// The current sequence of the aggregate, or the current checkpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     actual: Option<u64>,
-    /// The first sequence that can be read, and the offset to go on with: the one before it.
+    /// The first sequence that can be read, and the offset to continue with: the one before it.
     #[serde(skip_serializing_if = "Option::is_none")]
     earliest: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     resume_offset: Option<u64>,
-    /// The event that is stored all the same, and its number in its topic.
+    /// The event that is stored in spite of the error, and its sequence.
     #[serde(skip_serializing_if = "Option::is_none")]
     event_id: Option<uuid::Uuid>,
     #[serde(skip_serializing_if = "Option::is_none")]

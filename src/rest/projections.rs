@@ -1,4 +1,4 @@
-//! Projections: how far views have come, and waiting for them, by themselves or while publishing.
+//! Projections: their checkpoints, and waiting for them, separately or while publishing.
 
 use super::address_limiter::AddressPermit;
 use super::body::BodyLimit;
@@ -13,19 +13,22 @@ use crate::projections::AwaitedProjection;
 use axum::Router;
 use axum::response::IntoResponse;
 use axum::routing::get;
+use bytes::Bytes;
 use contract::{
-    Error, Generation, Kind, NewCheckpoint, NewEvent, NewProjection, Offset, Projection, RegisterOutcome, Result,
-    StoredEvent,
+    AggregateSequence, Error, Generation, Kind, NewCheckpoint, NewEvent, NewProjection, Offset, Position, Projection,
+    RegisterOutcome, Result, Sequence, StoredEvent, Timestamp,
 };
 use http::Uri;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use std::time::Duration;
+use uuid::Uuid;
 
-/// What does not stand for itself in a path.
+/// Characters that are percent-encoded in a path.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
-/// A projection's body, CEL expression and all.
+/// The body of a definition, with a CEL expression.
 const DEFINITION: BodyLimitFn = |_, _| BodyLimit { bytes: 64 * 1024, too_large: Kind::PayloadTooLarge };
 
 pub(super) fn routes() -> Router<AppState> {
@@ -39,7 +42,7 @@ pub(super) fn routes() -> Router<AppState> {
     )
 }
 
-/// The answer to a method that a projection, or a verb of one, does not take.
+/// The problem for a method that a projection, or a custom method of one, does not support.
 fn not_allowed(path: &str) -> Problem {
     Problem::not_allowed(match custom_methods::split(path).1 {
         Some("wait") => "GET, HEAD",
@@ -59,7 +62,9 @@ async fn put(mut request: ApiRequest) -> HandlerResult<Reply> {
     let name = name_of(&request)?;
     request.allow_params(&[])?;
     let projection: NewProjection = request.json().await?;
-    request.respond_with(registered_reply, |recorder| request.writes().put_projection(&name, projection, recorder)).await
+    request
+        .respond_with(registered_reply, |recorder| request.writes().put_projection(&name, projection, recorder))
+        .await
 }
 
 fn registered_reply(registered: &RegisterOutcome<Projection>) -> Reply {
@@ -83,10 +88,10 @@ async fn wait(request: &ApiRequest, name: &str) -> HandlerResult {
     request.allow_params(&["offset", "timeout"])?.check_accepts_json()?;
     let (app, params) = (&request.app, &request.params);
     let (offset, timeout) = (params.offset()?, params.timeout(app.options.wait_default)?);
-    let _member = request.acquire_wait_permit()?;
+    let _permit = request.begin_wait()?;
     let projection = tokio::select! {
         projection = app.events().wait_for_projection(name, offset, timeout) => projection?,
-        // Who has no more time to wait still learns whether it is there.
+        // The time is up, but the response still tells whether the checkpoint has been reached.
         () = app.drained() => app.events().wait_for_projection(name, offset, Duration::ZERO).await?,
     };
     pages::json_response(&projection)
@@ -119,7 +124,7 @@ async fn custom_method(mut request: ApiRequest) -> HandlerResult<Reply> {
     }
 }
 
-/// The projection a path names; a verb of one does not take this method.
+/// The projection that a path names; a custom method of one does not support this method.
 fn name_of(request: &ApiRequest) -> HandlerResult<String> {
     match request.path_param("name") {
         piece if is_custom_method(piece) => Err(not_allowed(piece)),
@@ -127,7 +132,7 @@ fn name_of(request: &ApiRequest) -> HandlerResult<String> {
     }
 }
 
-/// Whether a piece of path is a verb of a projection: no name has a colon in it.
+/// Whether a part of a path is a custom method of a projection: no name contains a colon.
 fn is_custom_method(piece: &str) -> bool {
     matches!(custom_methods::split(piece).1, Some("wait" | "checkpoint" | "reset"))
 }
@@ -158,7 +163,7 @@ fn reset(ProjectionResetBody { offset }: ProjectionResetBody) -> Result<Offset> 
 
 fn whole_offset(offset: &Value) -> Result<Offset> {
     whole_numbers::of_value(offset).map(Offset).ok_or_else(|| {
-        let detail = "`offset` must be a whole number, 0 or more: the last sequence (of the log: position) applied.";
+        let detail = "`offset` must be a whole number, 0 or more: the last applied sequence (position, if the projection reads the log).";
         Error::new(Kind::InvalidOffset, detail)
     })
 }
@@ -167,16 +172,56 @@ fn location(name: &str) -> String {
     format!("/v1/projections/{}", utf8_percent_encode(name, ESCAPED))
 }
 
-/// `?waitFor=a,b&timeout=s`: what a publisher wants to see applied before it is answered.
+/// `?waitFor=a,b&timeout=s`: the projections that a publisher waits for before it gets its response.
 pub(super) struct ProjectionWait {
     awaited: Vec<AwaitedProjection>,
     timeout: Duration,
-    /// The publisher's place among the requests that wait.
+    /// Counts the publisher among the requests that wait.
     _permit: Option<AddressPermit>,
 }
 
+/// The members of a stored event that a wait needs.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ReplayedEvent {
+    id: Uuid,
+    position: Position,
+    sequence: Sequence,
+    aggregate_sequence: AggregateSequence,
+    created_at: Timestamp,
+}
+
+/// The response to a batch.
+#[derive(Deserialize)]
+struct ReplayedBatch<'a> {
+    #[serde(borrow)]
+    results: Vec<ReplayedResult<'a>>,
+}
+
+#[derive(Deserialize)]
+struct ReplayedResult<'a> {
+    #[serde(borrow)]
+    event: Option<&'a RawValue>,
+}
+
+/// The events in the body of a stored response to a publish or a batch.
+fn replayed_events(body: &Bytes) -> Vec<StoredEvent> {
+    let texts = match serde_json::from_slice::<ReplayedBatch<'_>>(body) {
+        Ok(batch) => {
+            batch.results.iter().filter_map(|result| result.event).map(|event| event.get().as_bytes()).collect()
+        }
+        Err(_) => vec![&body[..]],
+    };
+    let event = |text: &[u8]| {
+        let ReplayedEvent { id, position, sequence, aggregate_sequence, created_at } =
+            serde_json::from_slice(text).ok()?;
+        Some(StoredEvent { id, position, sequence, aggregate_sequence, created_at, text: body.slice_ref(text) })
+    };
+    texts.into_iter().filter_map(event).collect()
+}
+
 impl ProjectionWait {
-    /// What the query asks for; names nobody knows are refused.
+    /// What the query requests; unknown projections are refused.
     pub(super) fn of(request: &ApiRequest) -> Result<Self> {
         let (app, params) = (&request.app, &request.params);
         let longest = app.broker.config().polling.max_timeout_secs;
@@ -187,11 +232,18 @@ impl ProjectionWait {
         let names = params.one("waitFor")?.map(|names| names.split(','));
         let awaited = names.map(|names| app.broker.projections().awaited(names)).transpose()?;
         let awaited = awaited.unwrap_or_default();
-        let member = if awaited.is_empty() { None } else { request.acquire_wait_permit()? };
-        Ok(Self { awaited, timeout, _permit: member })
+        let permit = if awaited.is_empty() { None } else { request.begin_wait()? };
+        Ok(Self { awaited, timeout, _permit: permit })
     }
 
-    /// Refuses projections that a single event would never reach.
+    /// Waits for the events of a stored response, as for those of a first one.
+    pub(super) async fn wait_replayed(request: &ApiRequest, body: &Bytes) -> Result<()> {
+        let wait = Self::of(request)?;
+        let events = replayed_events(body);
+        wait.wait_applied(&request.app, &events.iter().collect::<Vec<_>>()).await
+    }
+
+    /// Refuses a projection that would never read the event.
     pub(super) fn check(&self, app: &AppState, event: &NewEvent) -> Result<()> {
         if self.awaited.is_empty() {
             return Ok(());
@@ -199,13 +251,13 @@ impl ProjectionWait {
         app.broker.projections().check_reached(&self.awaited, event)
     }
 
-    /// Answers when every projection has applied what concerns it.
+    /// Returns when every projection has applied the events that it reads.
     pub(super) async fn wait_applied(&self, app: &AppState, events: &[&StoredEvent]) -> Result<()> {
         if self.awaited.is_empty() {
             return Ok(());
         }
         let projections = app.broker.projections();
-        // Boxed: those who wait for nothing, and they are many, carry no room for it.
+        // Boxed: most requests wait for nothing, and their futures stay small.
         let applied = Box::pin(projections.wait_until_applied(&self.awaited, events, self.timeout));
         tokio::select! {
             applied = applied => applied,

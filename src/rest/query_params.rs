@@ -1,8 +1,8 @@
-//! Query parameters: decoded once, each known by name, each read by what it must be.
+//! Query parameters: decoded once, looked up by name and parsed by type.
 //!
-//! - An unknown parameter is refused by name, and so is one given twice where one is meant: a typing error must not
-//!   read as "no filter".
-//! - A refusal's pointer is `/` and the parameter's name.
+//! - An unknown parameter is refused by name, and so is a second value of a parameter that has one: a typing error must not
+//!   be taken for "no filter".
+//! - The pointer of a refusal is `/` and the parameter's name.
 
 use super::body;
 use contract::{
@@ -17,16 +17,16 @@ use uuid::Uuid;
 /// Parameters that filter events, besides `context.<key>`.
 pub(crate) const FILTERS: [&str; 9] =
     ["type", "subjectType", "subject", "tenant", "source", "correlationId", "occurredFrom", "occurredTo", "filter"];
-/// What filters events by a label: `context.appId=…`.
+/// The prefix of parameters that filter events by a label: `context.appId=…`.
 const CONTEXT_PREFIX: &str = "context.";
-/// Largest number a parameter may be: what every client's integers can hold.
+/// Largest number in a parameter: one that the integers of every client can hold.
 const NUMBER_MAX: u64 = i64::MAX as u64;
 
 /// A request's query, decoded.
 #[derive(Debug, Default)]
 pub(crate) struct QueryParams {
     pairs: Vec<(String, String)>,
-    /// What its identifiers are held to.
+    /// The profile of its identifiers.
     profile: IdentifierProfile,
 }
 
@@ -43,12 +43,12 @@ impl QueryParams {
             .map(|pairs| Self { pairs, profile: IdentifierProfile::default() })
     }
 
-    /// The same, with identifiers held to this profile.
+    /// The same, with identifiers of this profile.
     pub(crate) fn with_profile(self, profile: IdentifierProfile) -> Self {
         Self { profile, ..self }
     }
 
-    /// All of them.
+    /// All parameters.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
@@ -74,8 +74,7 @@ impl QueryParams {
         if violations.is_empty() {
             return Ok(self);
         }
-        Err(Error::new(Kind::Validation, "The query has parameters this request does not know; see `errors`.")
-            .with_violations(violations))
+        Err(Error::new(Kind::Validation, "The query has unknown parameters; see `errors`.").with_violations(violations))
     }
 
     /// The values of a parameter that may be repeated.
@@ -83,7 +82,7 @@ impl QueryParams {
         self.pairs.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The value of a parameter that is given once or not at all.
+    /// The value of a parameter that occurs at most once.
     pub(crate) fn one<'a>(&'a self, name: &'a str) -> Result<Option<&'a str>> {
         let mut values = self.all(name);
         let first = values.next();
@@ -93,7 +92,7 @@ impl QueryParams {
         }
     }
 
-    /// `true` or `false`; the latter where nothing is said.
+    /// `true` or `false`; `false` without the parameter.
     pub(crate) fn flag(&self, name: &str) -> Result<bool> {
         match self.one(name)? {
             None | Some("false") => Ok(false),
@@ -110,13 +109,13 @@ impl QueryParams {
         number.map(Some).ok_or_else(|| Error::invalid(format!("/{name}"), "must be a whole number, 0 or more"))
     }
 
-    /// `offset`, which every read of a topic must say: a number, or either end of the topic.
+    /// `offset`, which every read of a topic needs: a number, or either end of the topic.
     pub(crate) fn read_offset(&self) -> Result<ReadOffset> {
-        // One that is missing or repeated is none, as the empty text is none.
+        // A missing or repeated one is refused like the empty text.
         self.one("offset").ok().flatten().unwrap_or_default().parse()
     }
 
-    /// `offset` of a read where it may be left out.
+    /// `offset` of a read where it is optional.
     pub(crate) fn read_offset_if_any(&self) -> Result<Option<ReadOffset>> {
         if self.one("offset").is_ok_and(|offset| offset.is_none()) {
             return Ok(None);
@@ -138,7 +137,7 @@ impl QueryParams {
         Ok(self.number("after")?.unwrap_or(0))
     }
 
-    /// The last position seen; `None`: all there are, `after` is `latest`.
+    /// The last position seen; `None`: `after` is `latest`, the end of the log.
     pub(crate) fn position(&self) -> Result<Option<Position>> {
         match self.one("after")? {
             Some("latest") => Ok(None),
@@ -150,21 +149,21 @@ impl QueryParams {
         }
     }
 
-    /// `limit`, or the usual one.
+    /// `limit`, or the default.
     pub(crate) fn limit(&self, default: usize) -> Result<usize> {
         Ok(self.number("limit")?.map_or(default, |limit| usize::try_from(limit).unwrap_or(usize::MAX)))
     }
 
-    /// `timeout` in whole seconds, or the usual one.
+    /// `timeout` in whole seconds, or the default.
     pub(crate) fn timeout(&self, default: Duration) -> Result<Duration> {
         Ok(self.number("timeout")?.map_or(default, Duration::from_secs))
     }
 
-    /// The page a list continues at.
+    /// The cursor of the page.
     pub(crate) fn cursor(&self) -> Result<Option<Cursor>> {
         let text = self.one("cursor")?;
         text.map(|text| {
-            let detail = "is not one of this list's cursors; take next_cursor or prev_cursor from its last answer";
+            let detail = "is not a cursor of this list; take next_cursor or prev_cursor from its last response";
             text.parse().map_err(|_| Error::invalid("/cursor", detail))
         })
         .transpose()
@@ -172,7 +171,7 @@ impl QueryParams {
 
     /// `topic`, exactly one.
     pub(crate) fn topic(&self) -> Result<TopicId> {
-        let topic = self.one("topic")?.ok_or_else(|| Error::invalid("/topic", "is missing: say which topic"))?;
+        let topic = self.one("topic")?.ok_or_else(|| Error::invalid("/topic", "is missing: name the topic"))?;
         self.parsed(topic)
     }
 
@@ -190,7 +189,7 @@ impl QueryParams {
         under_profile(self.profile, || text.parse())
     }
 
-    /// Which events are wanted.
+    /// The filter of a read.
     pub(crate) fn filter(&self) -> Result<EventFilter> {
         let tenants = self.all("tenant").map(|text| match Uuid::try_parse(text) {
             Ok(tenant) if tenant.is_nil() => Err(Error::invalid("/tenant", Violation::NIL_TENANT)),
@@ -217,7 +216,7 @@ impl QueryParams {
 
     fn time(&self, name: &str) -> Result<Option<Timestamp>> {
         let Some(text) = self.one(name)? else { return Ok(None) };
-        // In a query a bare `+` means a blank, and people write `…T12:00:00+02:00` all the same.
+        // In a query a bare `+` means a blank, but `…T12:00:00+02:00` is often written without encoding it.
         let time = text.replace(' ', "+").parse();
         time.map(Some).map_err(|error: Error| Error::invalid(format!("/{name}"), error.detail()))
     }
@@ -234,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_is_read_by_name_and_kind() {
+    fn parameters_are_parsed_by_name_and_type() {
         let params =
             QueryParams::parse("offset=7&limit=5&type=gts.a.b.c.v1~*&context.appId=x%20y&context.appId=z").unwrap();
         assert_eq!(params.read_offset().unwrap(), ReadOffset::Behind(Offset(7)));
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_or_repeated_is_refused_by_name() {
+    fn unknown_and_repeated_parameters_are_refused_by_name() {
         let params = QueryParams::parse("ofset=1&limit=1&limit=2&context.x=1").unwrap();
         let error = params.allow_filters_and(&["limit"]).unwrap_err();
         assert_eq!(

@@ -5,7 +5,9 @@ use super::cloudevents;
 use super::negotiate::{self, CLOUD_EVENT, CLOUD_EVENTS, JSON, ResponseFormat};
 use super::problem::{HandlerResult, Problem};
 use super::request::ApiRequest;
+use super::request_context::waiting;
 use super::response_budget;
+use crate::memory::PAGE_ROOM_MIN;
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
@@ -27,9 +29,9 @@ const POSITION_MAX: Position = Position(i64::MAX as u64);
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
         .route("/v1/events", get(list))
-        .route("/v1/events:poll", get(poll))
+        .route("/v1/events:poll", get(waiting(poll)))
         .route("/v1/events/{id}", get(show))
-        .route("/v1/log", get(log))
+        .route("/v1/log", get(waiting(log)))
 }
 
 /// What a reader wants: a topic with filters of its own, or what a consumer stands for.
@@ -83,7 +85,8 @@ async fn list(request: ApiRequest) -> HandlerResult {
     request.allow_filters_and(&["topic", "consumer_id", "offset", "limit"])?;
     let taken = negotiate::response_format(request.headers())?;
     let query = ReadQuery::of(&request, request.params.read_offset()?)?;
-    response_budget::budgeted_page(&request.app, query.read(&request.app), |page| event_page_response(taken, page)).await
+    response_budget::budgeted_page(&request.app, query.read(&request.app), |page| event_page_response(taken, page))
+        .await
 }
 
 async fn poll(request: ApiRequest) -> HandlerResult {
@@ -104,7 +107,7 @@ async fn show(request: ApiRequest) -> HandlerResult {
     request.allow_params(&[])?;
     let taken = negotiate::response_format(request.headers())?;
     let id = Uuid::try_parse(request.path_param("id")).map_err(|_| Error::not_found("event"))?;
-    response_budget::budgeted_event(&request.app, request.app.events().event(id), |event| {
+    response_budget::budgeted(&request.app, PAGE_ROOM_MIN, request.app.events().event(id), |event| {
         Ok(match taken {
             ResponseFormat::Json => ok_response(JSON, Body::from(event.text.clone())),
             ResponseFormat::CloudEvents => ok_response(CLOUD_EVENT, Body::from(cloudevents::structured(event)?)),

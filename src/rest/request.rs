@@ -9,11 +9,12 @@ use super::address_limiter::AddressPermit;
 use super::body::{self, BodyLimit};
 use super::custom_methods;
 use super::negotiate;
-use super::parked::{ParkingContext, WaitingRequest, acquire_wait_permit};
+use super::parked::WaitingRequest;
 use super::problem::{HandlerResult, Problem};
 use super::query_params::QueryParams;
 use super::reply::Reply;
-use super::response_budget::{BodyReservation, LARGE_RESPONSE_BYTES};
+use super::request_context::RequestContext;
+use super::response_budget::{LARGE_RESPONSE_BYTES, SharedReservation};
 use crate::broker::BrokerWrites;
 use crate::ledger::{IdempotentRequest, ReplyRecorder};
 use crate::memory::ByteReservation;
@@ -152,7 +153,7 @@ impl ApiRequest {
         let body = std::mem::take(self.body.get_mut().unwrap_or_else(PoisonError::into_inner));
         let (bytes, reservation) = body::read_body(&self.app, &self.parts.headers, body, limit).await?;
         // The room of a large body goes on to its answer.
-        let reservation = match self.parts.extensions.get::<BodyReservation>() {
+        let reservation = match self.parts.extensions.get::<SharedReservation>() {
             Some(kept) if bytes.len() >= LARGE_RESPONSE_BYTES => {
                 kept.store(reservation);
                 None
@@ -201,13 +202,11 @@ impl ApiRequest {
         (self.app, WaitingRequest::new(self.parts, waits))
     }
 
-    /// A place among the requests that wait.
-    pub(crate) fn acquire_wait_permit(&self) -> Result<Option<AddressPermit>> {
-        self.parts
-            .extensions
-            .get::<ParkingContext>()
-            .map(|context| acquire_wait_permit(self.app.waits(), context))
-            .transpose()
+    /// Counts the request among those that wait, and lifts its time-out.
+    pub(crate) fn begin_wait(&self) -> Result<Option<AddressPermit>> {
+        let context = self.parts.extensions.get::<RequestContext>();
+        debug_assert!(context.is_some(), "the middleware gives every request a context");
+        context.map(|context| context.begin_wait(self.app.waits())).transpose()
     }
 
     /// The broker's writing verbs.

@@ -1,7 +1,7 @@
-//! A request's head by the rules of HTTP/1.1 (RFC 9112), where hyper leaves them to the application.
+//! Rules of HTTP/1.1 (RFC 9112) for a request's head that hyper leaves to the application.
 //!
-//! - Exactly one `Host`, and it is a host: two readers of one request must not disagree about whom it is for.
-//! - `chunked` is the only transfer coding there is, once. A body in another one would be taken for something it is not.
+//! - There is exactly one valid `Host`: a proxy and this server must not disagree about the host of a request.
+//! - `chunked` is the only transfer coding, and occurs once. A body in another coding would be misread.
 
 use super::problem::Problem;
 use contract::{Error, Kind};
@@ -22,8 +22,8 @@ fn check_host(headers: &HeaderMap, version: Version) -> Result<(), Problem> {
     let mut hosts = headers.get_all(HOST).iter();
     let detail = match (hosts.next(), hosts.next()) {
         (None, _) if version < Version::HTTP_11 => return Ok(()),
-        (None, _) => "An HTTP/1.1 request carries one `Host` header; this one has none.",
-        (Some(_), Some(_)) => "A request carries one `Host` header; this one has several.",
+        (None, _) => "An HTTP/1.1 request must have one `Host` header; this one has none.",
+        (Some(_), Some(_)) => "A request must have one `Host` header; this one has several.",
         (Some(host), None) if is_host(host.as_bytes()) => return Ok(()),
         (Some(_), None) => "The `Host` header is not a host name or address with an optional port.",
     };
@@ -33,7 +33,7 @@ fn check_host(headers: &HeaderMap, version: Version) -> Result<(), Problem> {
 /// Whether this is `uri-host [ ":" port ]` (RFC 9110 7.2, RFC 3986 3.2.2).
 fn is_host(text: &[u8]) -> bool {
     let (host, port) = match text.iter().rposition(|byte| *byte == b':') {
-        // The colons of an address in brackets are not a port's.
+        // The colons of an address in brackets do not begin a port.
         Some(at) if !text.ends_with(b"]") => {
             (text.get(..at).unwrap_or_default(), text.get(at + 1..).unwrap_or_default())
         }
@@ -60,11 +60,11 @@ fn check_codings(headers: &HeaderMap) -> Result<(), Problem> {
             chunked += 1;
             continue;
         }
-        let detail = "The body has a transfer coding other than `chunked`; send it without.";
+        let detail = "The body has a transfer coding other than `chunked`, which is not supported; send it without.";
         return Err(Error::new(Kind::NotImplemented, detail).into());
     }
     if chunked > 1 {
-        return Err(Error::new(Kind::Malformed, "The transfer coding `chunked` is there more than once.").into());
+        return Err(Error::new(Kind::Malformed, "The transfer coding `chunked` occurs more than once.").into());
     }
     Ok(())
 }

@@ -1,11 +1,11 @@
-//! Answers that hold their room until they have been sent.
+//! Memory for responses: reserved from a budget, and held until the response has been sent.
 //!
-//! Hyper drops a body as soon as it has taken its last piece, but the piece may wait for its client for long. So the room
-//! belongs to the pieces, and is given back with the last of them.
+//! Hyper drops a body as soon as it has taken the last piece, but the piece may wait for its client for long. So the
+//! reservation belongs to the pieces, and ends with the last of them.
 
 use super::problem::{HandlerResult, Problem};
 use super::{AppState, ServerState};
-use crate::memory::{AddressUsage, ByteReservation, PAGE_BYTES_MAX, PAGE_ROOM_MIN, PageBudget, at_once_on_behalf_of};
+use crate::memory::{AddressUsage, ByteBudget, ByteReservation, PAGE_BYTES_MAX, PageBudget, at_once_on_behalf_of};
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
@@ -16,20 +16,28 @@ use http_body::{Body as _, Frame, SizeHint};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
+use tower_http::compression::Predicate;
 
-/// Smaller answers fit into what a connection has anyway, and take no room.
+/// A smaller response fits into what an HTTP/1 connection has anyway.
 pub(crate) const LARGE_RESPONSE_BYTES: usize = 16 * 1024;
-/// Larger answers are not sent without room, whoever made them.
+/// A larger response is not sent without a reservation.
 const BUDGETED_BYTES_MIN: u64 = 64 * 1024;
-/// What an answer takes that is compressed while it is sent: nobody knows its size, but there is its compressor.
-const COMPRESSED_ROOM: u64 = 256 * 1024;
+/// The same over HTTP/2, where many responses of one connection may wait for its client.
+const HTTP2_BUDGETED_BYTES_MIN: u64 = 4 * 1024;
+/// The memory of a compressor, in bytes.
+const COMPRESSOR_BYTES: usize = 1024 * 1024;
 
-/// Where the room of a request's body stays until the answer is made: what is answered to a large body is often as large.
+tokio::task_local! {
+    /// Where the compressor of a response is reserved, if the client accepts a compressed one.
+    static COMPRESSOR: Option<SharedReservation>;
+}
+
+/// A reservation that one step of a request leaves for another: the one of a body for the response, which is often as large.
 #[derive(Clone, Default)]
-pub(crate) struct BodyReservation(Arc<Mutex<Option<ByteReservation>>>);
+pub(crate) struct SharedReservation(Arc<Mutex<Option<ByteReservation>>>);
 
-impl BodyReservation {
-    /// Leaves the room here.
+impl SharedReservation {
+    /// Leaves a reservation here.
     pub(crate) fn store(&self, reservation: ByteReservation) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reservation);
     }
@@ -39,78 +47,116 @@ impl BodyReservation {
     }
 }
 
-/// An answer of one page: `read` takes room for it as soon as there is something to read.
+/// Compresses a response only if there is room for a compressor; otherwise the response is sent as it is.
+#[derive(Clone)]
+pub(crate) struct CompressWithinBudget(pub(crate) ByteBudget);
+
+impl Predicate for CompressWithinBudget {
+    fn should_compress<B: http_body::Body>(&self, _: &http::Response<B>) -> bool {
+        let reserve = |slot: &Option<SharedReservation>| match slot {
+            // The client accepts no compressed response, and gets none.
+            None => true,
+            Some(slot) => self.0.try_reserve(COMPRESSOR_BYTES).map(|reservation| slot.store(reservation)).is_ok(),
+        };
+        COMPRESSOR.try_with(reserve).unwrap_or_default()
+    }
+}
+
+/// Runs a request's handler; the compressor of its response is reserved in `slot`.
+pub(crate) async fn with_compressor<F: Future>(slot: Option<SharedReservation>, handler: F) -> F::Output {
+    COMPRESSOR.scope(slot, handler).await
+}
+
+/// The response with one page: `read` reserves room for it as soon as there is something to read.
 pub(crate) async fn budgeted_page<T>(
     app: &AppState,
     read: impl Future<Output = Result<T>>,
-    answer: impl FnOnce(&T) -> HandlerResult,
+    respond: impl FnOnce(&T) -> HandlerResult,
 ) -> HandlerResult {
-    let reservation = PageBudget::new(app.answers(), PAGE_BYTES_MAX);
-    let page = reservation.scope(read).await?;
-    let answer = answer(&page)?;
-    Ok(hold_reservation(answer, reservation.take_reservation()))
+    let budget = PageBudget::new(app.answers(), PAGE_BYTES_MAX);
+    let page = budget.scope(read).await?;
+    let response = respond(&page)?;
+    Ok(hold_if_large(response, budget.take_reservation()))
 }
 
-/// An answer of one event.
-pub(crate) async fn budgeted_event<T>(
+/// The response with something of at most `bytes` bytes.
+pub(crate) async fn budgeted<T>(
     app: &AppState,
+    bytes: usize,
     read: impl Future<Output = Result<T>>,
-    answer: impl FnOnce(&T) -> HandlerResult,
+    respond: impl FnOnce(&T) -> HandlerResult,
 ) -> HandlerResult {
-    let mut reservation = app.answers().reserve(PAGE_ROOM_MIN).await?;
-    let answer = answer(&read.await?)?;
-    reservation.shrink_to(answer.body().size_hint().exact().and_then(|size| usize::try_from(size).ok()).unwrap_or(usize::MAX));
-    Ok(hold_reservation(answer, Some(reservation)))
+    let mut reservation = app.answers().reserve(bytes).await?;
+    let response = respond(&read.await?)?;
+    let size = response.body().size_hint().exact().and_then(|size| usize::try_from(size).ok());
+    reservation.shrink_to(size.unwrap_or(usize::MAX));
+    Ok(hold_if_large(response, Some(reservation)))
 }
 
-/// Whatever was answered, with room if it is large. `None`: there is none, and the caller may ask again.
-pub(crate) fn with_reservation(
-    (common, usage): (&ServerState, &Arc<AddressUsage>),
-    method: &Method,
-    body_room: Option<BodyReservation>,
-    response: Response,
-) -> Result<Response, Problem> {
-    let size = match response.body().size_hint().exact() {
-        Some(size) => size,
-        None if response.headers().contains_key(CONTENT_ENCODING) => COMPRESSED_ROOM,
-        // Streams and reports of imports are made piece by piece, and their pieces take room where they are large.
-        None => 0,
-    };
-    if size < BUDGETED_BYTES_MIN || response.extensions().get::<ReservedMarker>().is_some() {
-        return Ok(response);
-    }
-    if let Some(reservation) = body_room.and_then(|reservation| reservation.take()) {
-        return Ok(hold_reservation(response, Some(reservation)));
-    }
-    let take = || common.answers.try_reserve(usize::try_from(size).unwrap_or(usize::MAX));
-    match at_once_on_behalf_of(usage, take) {
-        Ok(reservation) => Ok(hold_reservation(response, Some(reservation))),
-        // What was carried out just now is told in any case; it is not larger than what was sent.
-        Err(_) if !method.is_safe() && !response.headers().contains_key(REPLAYED) => Ok(response),
-        Err(error) => Err(error.into()),
+/// What a response needs to be sent.
+pub(crate) struct SendBudget<'a> {
+    pub(crate) server: &'a ServerState,
+    pub(crate) usage: &'a Arc<AddressUsage>,
+    pub(crate) is_http2: bool,
+    /// The reservation of the request's body.
+    pub(crate) body: Option<SharedReservation>,
+    pub(crate) compressor: Option<SharedReservation>,
+}
+
+impl SendBudget<'_> {
+    /// The response with a reservation, if it is large. `Err`: there is no room, and the caller may retry.
+    pub(crate) fn hold(self, method: &Method, response: Response) -> Result<Response, Problem> {
+        let compressor = self.compressor.and_then(|slot| slot.take());
+        if let Some(compressor) = compressor.filter(|_| response.headers().contains_key(CONTENT_ENCODING)) {
+            // Its size is not known, but the compressor is the larger part unless the handler has reserved a page.
+            return Ok(hold_reservation(response, compressor));
+        }
+        // Streams and import reports are produced in pieces, and large pieces have their own reservations.
+        let size = response.body().size_hint().exact().unwrap_or_default();
+        let least = if self.is_http2 { HTTP2_BUDGETED_BYTES_MIN } else { BUDGETED_BYTES_MIN };
+        if size < least || response.extensions().get::<ReservedMarker>().is_some() {
+            return Ok(response);
+        }
+        if let Some(reservation) = self.body.and_then(|slot| slot.take()) {
+            return Ok(hold_reservation(response, reservation));
+        }
+        let reserve = || self.server.answers.try_reserve(usize::try_from(size).unwrap_or(usize::MAX));
+        match at_once_on_behalf_of(self.usage, reserve) {
+            Ok(reservation) => Ok(hold_reservation(response, reservation)),
+            // What has just been executed is reported in any case; the report is not larger than the request was.
+            Err(_) if !method.is_safe() && !response.headers().contains_key(REPLAYED) => Ok(response),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
-/// Marks an answer that has its room.
+/// Marks a response that has its reservation.
 #[derive(Clone, Copy)]
 struct ReservedMarker;
 
-/// Marks an answer whose bytes all requests for it share: sending it takes no memory of its own.
-pub(crate) fn shared(mut answer: Response) -> Response {
-    answer.extensions_mut().insert(ReservedMarker);
-    answer
+/// Marks a response whose bytes all requests for it share: sending it needs no memory of its own.
+pub(crate) fn shared(mut response: Response) -> Response {
+    response.extensions_mut().insert(ReservedMarker);
+    response
 }
 
-/// An answer that holds `room` until it has been sent.
-fn hold_reservation(mut answer: Response, reservation: Option<ByteReservation>) -> Response {
-    let Some(reservation) = reservation.filter(|reservation| reservation.bytes() >= LARGE_RESPONSE_BYTES) else { return answer };
-    answer.extensions_mut().insert(ReservedMarker);
-    answer.map(|body| Body::new(BudgetedBody { body, reservation: Arc::new(reservation) }))
+/// The response, which holds `reservation` until it has been sent.
+fn hold_reservation(mut response: Response, reservation: ByteReservation) -> Response {
+    response.extensions_mut().insert(ReservedMarker);
+    response.map(|body| Body::new(BudgetedBody { body, reservation: Arc::new(reservation) }))
 }
 
-/// A piece of an answer that holds `room` until it has been sent.
+/// The same if the reservation is large.
+fn hold_if_large(response: Response, reservation: Option<ByteReservation>) -> Response {
+    match reservation.filter(|reservation| reservation.bytes() >= LARGE_RESPONSE_BYTES) {
+        Some(reservation) => hold_reservation(response, reservation),
+        None => response,
+    }
+}
+
+/// A piece of a response that holds `reservation` until it has been sent, if it is large.
 pub(crate) fn budgeted_chunk(bytes: Bytes, reservation: Option<ByteReservation>) -> Bytes {
     match reservation.filter(|reservation| reservation.bytes() >= LARGE_RESPONSE_BYTES) {
         Some(reservation) => Bytes::from_owner(BudgetedChunk { bytes, _room: Arc::new(reservation) }),
@@ -164,13 +210,13 @@ mod tests {
     use http_body_util::BodyExt;
 
     #[tokio::test]
-    async fn the_room_of_an_answer_is_given_back_with_its_last_piece_and_not_with_its_body() {
+    async fn a_reservation_ends_with_the_last_piece_of_a_response_and_not_with_its_body() {
         let budget = ByteBudget::new(100_000, "full");
-        let answer = Response::new(Body::from(vec![b'x'; 50_000]));
-        let mut answer = hold_reservation(answer, Some(budget.try_reserve(50_000).unwrap()));
-        assert_eq!(answer.body().size_hint().exact(), Some(50_000));
-        let sent = answer.body_mut().frame().await.unwrap().unwrap().into_data().unwrap();
-        drop(answer);
+        let response = Response::new(Body::from(vec![b'x'; 50_000]));
+        let mut response = hold_reservation(response, budget.try_reserve(50_000).unwrap());
+        assert_eq!(response.body().size_hint().exact(), Some(50_000));
+        let sent = response.body_mut().frame().await.unwrap().unwrap().into_data().unwrap();
+        drop(response);
         assert_eq!(budget.free(), 50_000);
         let rest = sent.slice(49_999..);
         drop(sent);
@@ -180,9 +226,9 @@ mod tests {
     }
 
     #[test]
-    fn a_small_answer_holds_nothing() {
+    fn a_small_response_holds_nothing() {
         let budget = ByteBudget::new(100_000, "full");
-        let _answer = hold_reservation(Response::new(Body::from("small")), Some(budget.try_reserve(5).unwrap()));
+        let _response = hold_if_large(Response::new(Body::from("small")), Some(budget.try_reserve(5).unwrap()));
         assert_eq!(budget.free(), 100_000);
     }
 }

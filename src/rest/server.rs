@@ -1,23 +1,25 @@
 //! The server: accepts connections, serves HTTP/1.1 and HTTP/2 without TLS on them, and drains.
 //!
-//! - As many connections as allowed, in all and from one address; one more is told to come back, and not kept. Only few are told at a time, the others are
-//!   closed: each holds a file descriptor meanwhile.
-//! - A system without file descriptors is asked again after a pause.
-//! - A peer must send its head in time, take its answers in time, and answer the network's probes.
-//! - Draining: no new connections, waiting requests are answered at once, what is in flight is finished.
+//! - Connections are limited in number: in total and per address. The last places are kept for addresses with few connections,
+//!   so that a few addresses cannot lock out all others. A connection beyond the limits gets a problem document and is closed;
+//!   while many are refused at once, most are closed without one, because each uses a file descriptor.
+//! - When the system has no file descriptor left, accepting is retried after a pause.
+//! - A peer must send its head in time, read its responses in time, and answer TCP keep-alive probes.
+//! - Draining: no new connections; waiting requests get their response at once; requests in flight are finished.
 
-use super::address_limiter::PeerAddress;
-use super::head_meter::HeadMeter;
-use super::parked::ParkingSlot;
+use super::HttpFrontend;
+use super::address_limiter::{LimitReached, PeerAddress};
+use super::http2_responses::ResponseWatch;
+use super::middleware::{self, RequestSource};
+use super::parked::serve_http1;
 use super::problem::Problem;
 use super::socket::{HttpSocket, HttpVersion, encode_problem};
-use super::{HttpFrontend, middleware};
 use crate::broker::SlotState;
-use contract::{Error, Kind};
+use crate::memory::ByteReservation;
+use contract::{Error, Kind, Result};
 use http::Request;
-use http_body::Body as _;
 use hyper::body::Incoming;
-use hyper::server::conn::{http1, http2};
+use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use socket2::{SockRef, TcpKeepalive};
@@ -26,40 +28,41 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-/// The network asks a silent peer after this time whether it is still there, then a few times more.
+/// TCP probes a silent peer after this time, then a few times more.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 const KEEPALIVE_RETRIES: u32 = 3;
-/// Requests of one HTTP/2 connection at a time.
+/// Concurrent requests of one HTTP/2 connection.
 const STREAMS_MAX: u32 = 128;
+/// What a request over HTTP/2 reserves at least, in bytes.
+const REQUEST_BYTES_MIN: usize = 1024;
 /// What hyper may buffer of one HTTP/1 connection beyond the largest head: the longest request target that it parses, so
-/// that one too long is refused as such (414).
+/// that a longer one is refused with 414.
 pub(super) const TARGET_BYTES_MAX: usize = 64 * 1024;
-/// What a client may send over HTTP/2 before it is read: for one request, and for all of one connection.
+/// What a client may send over HTTP/2 before the server reads it: for one request, and for one connection.
 const STREAM_WINDOW: u32 = 64 * 1024;
 const CONNECTION_WINDOW: u32 = 128 * 1024;
-/// What hyper may copy of an answer over HTTP/2 before the client takes it.
+/// What hyper may buffer of one response over HTTP/2 before the client takes it.
 const SEND_BUFFER: usize = 64 * 1024;
-/// How long to wait when the system has no room for another connection.
+/// The pause after the system could not accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Connections that are turned away at a time.
+/// Connections that are refused with a problem document at the same time.
 const REFUSALS_MAX: usize = 16;
 
-/// Serves until `stop` ends, then drains; `Err` says how many connections had to be cut off.
+/// Serves until `stop` ends, then drains. `Err`: so many connections had to be cut off.
 pub(crate) async fn serve(
     listener: TcpListener,
     frontend: Arc<HttpFrontend>,
     mut changes: watch::Receiver<SlotState>,
     stop: impl Future<Output = ()>,
-) -> Result<(), usize> {
+) -> std::result::Result<(), usize> {
     let places = Arc::new(Semaphore::new(frontend.options.connections_max));
-    let turned_away = Arc::new(Semaphore::new(REFUSALS_MAX));
+    let refusing = Arc::new(Semaphore::new(REFUSALS_MAX));
     let mut stop = std::pin::pin!(stop);
     let mut is_short = false;
     loop {
@@ -76,28 +79,31 @@ pub(crate) async fn serve(
             Err(error) if was_lost(&error) => continue,
             Err(error) => {
                 if !std::mem::replace(&mut is_short, true) {
-                    tracing::warn!(%error, "no connection can be accepted just now; trying again until one can");
+                    tracing::warn!(%error, "a connection could not be accepted; retrying until it works");
                 }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
         is_short = false;
-        let place = Arc::clone(&places).try_acquire_owned().map_err(|_| connections_exhausted());
-        let member = || frontend.connections.try_acquire(peer.ip()).ok_or_else(address_exhausted);
-        let (place, member) = match place.and_then(|place| Ok((place, member()?))) {
-            Ok(both) => both,
-            Err(refusal) => {
-                if let Ok(permit) = Arc::clone(&turned_away).try_acquire_owned() {
-                    tokio::spawn(refuse_connection(stream, refusal, permit));
+        let permit = frontend.connections.try_acquire(peer.ip());
+        let permits = permit.and_then(|permit| match Arc::clone(&places).try_acquire_owned() {
+            Ok(place) => Ok((permit, place)),
+            Err(_) => Err(LimitReached::Total),
+        });
+        let (permit, place) = match permits {
+            Ok(permits) => permits,
+            Err(limit) => {
+                if let Ok(permit) = Arc::clone(&refusing).try_acquire_owned() {
+                    tokio::spawn(refuse_connection(stream, connections_exhausted(limit), permit));
                 }
                 continue;
             }
         };
         let frontend = Arc::clone(&frontend);
         tokio::spawn(async move {
-            serve_connection(stream, member.peer(), frontend).await;
-            drop((member, place));
+            serve_connection(stream, permit.peer(), frontend).await;
+            drop((permit, place));
         });
     }
     drop(listener);
@@ -112,64 +118,34 @@ pub(crate) async fn serve(
 /// Serves one connection to its end.
 async fn serve_connection(stream: TcpStream, peer: PeerAddress, frontend: Arc<HttpFrontend>) {
     set_socket_options(&stream);
-    let greeting = HttpSocket::detect_version(stream, frontend.options.write_timeout);
-    let greeted = tokio::select! {
-        greeted = tokio::time::timeout(frontend.options.header_timeout, greeting) => greeted,
-        // Who has asked nothing yet is owed nothing.
+    let detecting = HttpSocket::detect_version(stream, frontend.options.write_timeout);
+    let detected = tokio::select! {
+        detected = tokio::time::timeout(frontend.options.header_timeout, detecting) => detected,
+        // No request has arrived, so no response is owed.
         () = frontend.drained() => return,
     };
-    let Ok(Ok(socket)) = greeted else { return };
+    let Ok(Ok(socket)) = detected else { return };
     match socket.version() {
         HttpVersion::One => serve_http1(socket, peer, frontend).await,
-        // It needs more room, which the others need not have.
+        // Boxed, because it is larger than what most connections need.
         HttpVersion::Two => Box::pin(serve_http2(socket, peer, frontend)).await,
     }
 }
 
-/// Serves HTTP/1; while a poll waits for long, there is no connection, only a socket.
-async fn serve_http1(mut socket: HttpSocket, peer: PeerAddress, frontend: Arc<HttpFrontend>) {
-    let (parking, flushed) = (ParkingSlot::new(), socket.flushed());
-    let meter = HeadMeter::new(&frontend.heads, &peer.usage);
-    socket.count_heads(Arc::clone(&meter));
-    loop {
-        let (at_hand, peer) = (Arc::clone(&frontend), peer.clone());
-        let (shared, meter) = (parking.clone(), Arc::clone(&meter));
-        let service = service_fn(move |request: Request<Incoming>| {
-            let reading = meter.parsed(!request.body().is_end_stream());
-            middleware::handle(Arc::clone(&at_hand), peer.clone(), Some(shared.clone()), (request, reading))
-        });
-        let connection = http1::Builder::new()
-            .timer(parking.timer().clone())
-            .header_read_timeout(frontend.options.header_timeout)
-            .max_buf_size(frontend.options.header_bytes_max + TARGET_BYTES_MAX)
-            // It is the socket that notices a peer that leaves.
-            .half_close(true)
-            .serve_connection(TokioIo::new(socket), service);
-        // In a box, so that a parked poll has no room for it.
-        let mut connection = Box::new(connection);
-        let leave = || flushed.swap(false, Ordering::Relaxed).then(|| parking.take_parked()).flatten();
-        let left =
-            run_connection(&frontend, Pin::new(&mut *connection), |connection| connection.graceful_shutdown(), leave)
-                .await;
-        let Some(parked) = left else { return };
-        let rest = {
-            // The box is gone at the end of this, and not of the wait.
-            let connection = connection;
-            connection.into_parts()
-        };
-        socket = rest.io.into_inner();
-        // Copied: the buffer is what we want to be rid of.
-        let behind = rest.read_buf.to_vec();
-        drop((rest.read_buf, rest.service));
-        let Some(question) = parked.wait(&socket, &parking).await else { return };
-        socket.push_back(&[question, behind].concat());
-    }
-}
-
+/// Serves an HTTP/2 connection to its end.
 async fn serve_http2(socket: HttpSocket, peer: PeerAddress, frontend: Arc<HttpFrontend>) {
-    let (options, at_hand) = (&frontend.options, Arc::clone(&frontend));
-    let service =
-        service_fn(move |request| middleware::handle(Arc::clone(&at_hand), peer.clone(), None, (request, None)));
+    let (options, responses) = (&frontend.options, ResponseWatch::default());
+    let service = service_fn(|request: Request<Incoming>| {
+        let (frontend, responses, peer) = (Arc::clone(&frontend), responses.clone(), peer.clone());
+        async move {
+            let (room, refusal) = match reserve_request(&frontend, &peer, &request) {
+                Ok(room) => (Some(room), None),
+                Err(refusal) => (None, Some(refusal)),
+            };
+            let source = RequestSource { peer, parking: None, reading: None, refusal };
+            Ok::<_, Infallible>(responses.watch(middleware::handle(frontend, source, request).await?, room))
+        }
+    });
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)
@@ -180,22 +156,38 @@ async fn serve_http2(socket: HttpSocket, peer: PeerAddress, frontend: Arc<HttpFr
         .keep_alive_interval(KEEPALIVE)
         .keep_alive_timeout(options.header_timeout)
         .serve_connection(TokioIo::new(socket), service);
-    let nothing = || None::<Infallible>;
-    run_connection(&frontend, pin!(connection), |connection| connection.graceful_shutdown(), nothing).await;
+    let mut connection = pin!(connection);
+    let shut_down = |connection: Pin<&mut _>| http2::Connection::graceful_shutdown(connection);
+    let run = run_connection(&frontend, connection.as_mut(), shut_down, || None::<Infallible>);
+    tokio::select! {
+        _ = run => (),
+        () = responses.stalled(options.write_timeout) => (),
+    }
 }
 
-/// Runs a connection until it ends, or until `leave` has something to leave it with. When the server drains, it ends with
-/// what it is at.
-async fn run_connection<C: Future, T>(
+/// Room for a request over HTTP/2, until its response is sent: its head, and what a stream takes at least.
+fn reserve_request(
+    frontend: &HttpFrontend,
+    peer: &PeerAddress,
+    request: &Request<Incoming>,
+) -> Result<ByteReservation> {
+    let headers = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>();
+    let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
+    frontend.heads.charged_to(&peer.usage).try_reserve((headers + target).max(REQUEST_BYTES_MIN))
+}
+
+/// Runs a connection until it ends, or until `leave` returns a reason to leave it. When the server drains, the connection ends
+/// with the requests in flight.
+pub(super) async fn run_connection<C: Future, T>(
     frontend: &HttpFrontend,
     mut connection: Pin<&mut C>,
-    wind_down: impl Fn(Pin<&mut C>),
+    shut_down: impl Fn(Pin<&mut C>),
     leave: impl Fn() -> Option<T>,
 ) -> Option<T> {
     let mut drained = pin!(frontend.drained());
     let mut draining = false;
     poll_fn(|context| {
-        // How a connection ends is its peer's business: a reset, a timeout and a goodbye are all the same to us.
+        // A reset, a time-out and an orderly end are all the same here.
         if connection.as_mut().poll(context).is_ready() {
             return Poll::Ready(None);
         }
@@ -204,8 +196,8 @@ async fn run_connection<C: Future, T>(
         }
         if !draining && drained.as_mut().poll(context).is_ready() {
             draining = true;
-            wind_down(connection.as_mut());
-            // What it does about that is seen when it is asked again.
+            shut_down(connection.as_mut());
+            // The shutdown takes effect with the next poll.
             context.waker().wake_by_ref();
         }
         Poll::Pending
@@ -213,7 +205,7 @@ async fn run_connection<C: Future, T>(
     .await
 }
 
-/// Small answers leave at once, and a peer that vanished is noticed.
+/// Small responses are sent at once, and a peer that has vanished is noticed.
 fn set_socket_options(stream: &TcpStream) {
     let _ = stream.set_nodelay(true);
     let keepalive =
@@ -221,24 +213,27 @@ fn set_socket_options(stream: &TcpStream) {
     let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive);
 }
 
-/// Tells a peer that there is no place for it.
+/// Sends a refusal to a peer whose connection is not accepted.
 async fn refuse_connection(mut stream: TcpStream, refusal: Error, _permit: OwnedSemaphorePermit) {
-    let answer = encode_problem(&Problem::from(refusal));
-    let _ = tokio::time::timeout(Duration::from_secs(1), stream.write_all(&answer)).await;
+    let document = encode_problem(&Problem::from(refusal));
+    let _ = tokio::time::timeout(Duration::from_secs(1), stream.write_all(&document)).await;
 }
 
 #[cold]
-fn connections_exhausted() -> Error {
-    Error::new(Kind::Unavailable, "The server has as many connections as it may; come back shortly.")
+fn connections_exhausted(limit: LimitReached) -> Error {
+    match limit {
+        LimitReached::Total => {
+            Error::new(Kind::Unavailable, "The server has its maximum number of connections; retry shortly.")
+        }
+        LimitReached::Address => {
+            let detail =
+                "The server has its maximum number of connections from this address; use fewer, or retry shortly.";
+            Error::new(Kind::Overloaded, detail).with_retry_after(1)
+        }
+    }
 }
 
-#[cold]
-fn address_exhausted() -> Error {
-    let detail = "The server has as many connections from this address as it may; use fewer, or come back shortly.";
-    Error::new(Kind::Overloaded, detail).with_retry_after(1)
-}
-
-/// Whether a connection was gone before it was accepted, which concerns nobody.
+/// Whether a connection was closed before it was accepted, which needs no action.
 fn was_lost(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)

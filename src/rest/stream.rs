@@ -9,6 +9,7 @@ use super::address_limiter::AddressPermit;
 use super::problem::{HandlerResult, Problem};
 use super::read::{ReadQuery, event_bytes, ok_response};
 use super::request::ApiRequest;
+use super::request_context::waiting;
 use super::response_budget;
 use crate::memory::{ByteBudget, PageBudget};
 use axum::Router;
@@ -34,7 +35,7 @@ const PAGE_BYTES: usize = 256 * 1024;
 const ID_MAX: u64 = i64::MAX as u64;
 
 pub(super) fn routes() -> Router<AppState> {
-    Router::new().route("/v1/events:stream", get(stream_events))
+    Router::new().route("/v1/events:stream", get(waiting(stream_events)))
 }
 
 async fn stream_events(asked: ApiRequest) -> HandlerResult {
@@ -45,7 +46,7 @@ async fn stream_events(asked: ApiRequest) -> HandlerResult {
         None => asked.params.read_offset_if_any()?.unwrap_or(ReadOffset::Latest),
     };
     let mut wanted = ReadQuery::of(&asked, offset)?;
-    let member = asked.acquire_wait_permit()?;
+    let member = asked.begin_wait()?;
     let app = asked.into_app();
     // Read once before the answer begins: what is wrong with the request is told as a problem, not inside the stream.
     let answers = app.answers().for_caller();

@@ -16,7 +16,7 @@ use contract::{
 };
 use serde::Serialize;
 
-/// A definition's body.
+/// The body of a definition.
 const DEFINITION: BodyLimitFn = |_, _| BodyLimit { bytes: 64 * 1024, too_large: Kind::PayloadTooLarge };
 /// Methods of one topic.
 const METHODS: &str = "GET, HEAD, PATCH, DELETE";
@@ -81,8 +81,8 @@ async fn remove(request: ApiRequest) -> HandlerResult<Reply> {
     request.respond_with(Reply::no_content, |recorder| request.writes().delete_topic(&id, force, recorder)).await
 }
 
-/// `POST /v1/topics/{id}:republish`, `:compact` and `:trim`. What they do may take several appends: republishing keeps its
-/// answer with the last one, the others behind it.
+/// `POST /v1/topics/{id}:republish`, `:compact` and `:trim`. They may take several appends: republishing stores its response
+/// with the last one, the others after it.
 async fn custom_method(mut request: ApiRequest) -> HandlerResult<Reply> {
     request.allow_params(&[])?;
     let (id, verb) = request.identifier_and_method(custom_methods::OF_TOPIC);
@@ -118,7 +118,7 @@ async fn segments(request: ApiRequest) -> HandlerResult {
     segments_page(&segments, &query, descending)
 }
 
-/// The topic a path names. A verb of one is not read or changed, but posted.
+/// The topic that a path names. A custom method of a topic is only posted.
 fn id_of(request: &ApiRequest) -> HandlerResult<TopicId> {
     match request.identifier_and_method(custom_methods::OF_TOPIC) {
         (_, Some(_)) => Err(Problem::not_allowed("POST")),
@@ -126,7 +126,7 @@ fn id_of(request: &ApiRequest) -> HandlerResult<TopicId> {
     }
 }
 
-/// Segments come in order of where they begin.
+/// Segments are sorted by their first sequence.
 fn is_descending(order: Option<&str>) -> Result<bool> {
     let refused = || Error::invalid("/$orderby", "must be `rangeStart asc` or `rangeStart desc`");
     let Some(order) = order else { return Ok(false) };
@@ -142,7 +142,7 @@ fn is_descending(order: Option<&str>) -> Result<bool> {
 }
 
 fn segments_page(segments: &TopicSegments, query: &PageQuery, descending: bool) -> HandlerResult {
-    // Keys are as wide as numbers get, so that they sort as numbers do; backwards they count down.
+    // Keys are padded, so that they sort like numbers; in descending order they count down.
     let key = |segment: &&Segment| {
         let start = segment.start_sequence.get();
         format!("{:020}", if descending { u64::MAX - start } else { start })
@@ -165,14 +165,14 @@ fn segments_page(segments: &TopicSegments, query: &PageQuery, descending: bool) 
     })
 }
 
-/// A list of topics; the HTTP contract names the list `topics`.
+/// A list of topics; the HTTP contract calls the member `topics`.
 #[derive(Serialize)]
 struct TopicsPage<'a> {
     topics: &'a [Topic],
     page_info: PageInfo,
 }
 
-/// A topic's segments, and what they reach over. A topic without events has none.
+/// A topic's segments, with the range that they cover. A topic without events has none.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SegmentsPage<'a> {

@@ -1,9 +1,9 @@
 //! Whole numbers in JSON bodies, however they are written.
 //!
-//! - JSON has one kind of number, and JSON Schema calls `5.0` an integer. The parser takes only `5` where an integer is
-//!   wanted, so a body that fails at such a number is parsed again with that number, and nothing else, written as an integer.
-//! - Members that are kept as they were sent (`data`, `payload`) are not looked into by the parser and so never changed.
-//! - A body that has no such number costs nothing here.
+//! - JSON has one type of number, and for JSON Schema `5.0` is an integer. The parser accepts only `5` as an integer. So a
+//!   body that fails at such a number is parsed again with that number, and nothing else, written as an integer.
+//! - Members that are stored as they were sent (`data`, `payload`) are not parsed here and never change.
+//! - A body without such a number costs nothing here.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -11,10 +11,10 @@ use std::ops::Range;
 
 /// Most bytes that are parsed again for one request.
 const PARSED_AGAIN_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Doubles hold integers exactly up to here.
+/// Doubles hold integers exactly up to this one.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// Parses `bytes` again where `error` is a whole number with a fraction or an exponent; answers the first other error.
+/// Parses `bytes` again if `error` is about a whole number with a fraction or an exponent; returns the first other error.
 #[cold]
 pub(crate) fn parse_again<T: DeserializeOwned>(bytes: &[u8], error: serde_json::Error) -> serde_json::Result<T> {
     let mut error = error;
@@ -32,13 +32,13 @@ pub(crate) fn parse_again<T: DeserializeOwned>(bytes: &[u8], error: serde_json::
     Err(error)
 }
 
-/// A whole number that is not negative, among values that may be something else.
+/// The value as a whole number that is not negative; `None` if it is something else.
 pub(crate) fn of_value(value: &Value) -> Option<u64> {
     let is_whole = |number: &f64| number.fract() == 0.0 && (0.0..=EXACT_MAX).contains(number);
     value.as_u64().or_else(|| value.as_f64().filter(is_whole).map(|number| number as u64))
 }
 
-/// Our words for what the parser expected: Rust's names of integers mean nothing to a caller.
+/// The type that the parser expected, in terms of JSON: a caller does not know Rust's names of integers.
 pub(crate) fn describe(expected: &str) -> &str {
     match expected {
         "u8" | "u16" | "u32" | "u64" | "usize" | "a nonzero u32" | "a nonzero u64" => "an integer that is not negative",
@@ -48,12 +48,12 @@ pub(crate) fn describe(expected: &str) -> &str {
     }
 }
 
-/// Where the number is that `error` is about, and how it is written as an integer; `None` where it is about something else.
+/// The place of the number that `error` is about, and the number as an integer; `None` if it is about something else.
 fn whole_number(text: &[u8], error: &serde_json::Error) -> Option<(Range<usize>, String)> {
     if !error.is_data() || !error.to_string().starts_with("invalid type: floating point") {
         return None;
     }
-    // The parser stands behind the number: `column` counts the bytes of the line up to there.
+    // The parser has read the number: `column` counts the bytes of the line up to its end.
     let lines_before = error.line().checked_sub(1)?;
     let line_start = match lines_before {
         0 => 0,
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_whole_number_is_refused_as_before() {
+    fn other_numbers_are_refused_as_before() {
         for (number, why) in [
             ("5.5", "invalid type: floating point"),
             ("-5.0", "invalid value: integer"),

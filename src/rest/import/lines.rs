@@ -1,24 +1,31 @@
 //! The lines of a body, as they arrive, in bounded memory.
 //!
-//! - At most one line is held. One that is too long is thrown away while it arrives, and is still one line.
-//! - A last line needs no line feed. Half a line of a body that broke off is none.
+//! - At most one line is held. One that is too long is discarded while it arrives, and counts as one line.
+//! - A line must arrive at the minimum rate. Between lines there may be pauses, in which the caller stores what it holds.
+//! - The last line needs no line feed. An incomplete line at the end of a broken body is discarded.
 
 use crate::memory::{ByteReservation, ROOM_STEP};
 use crate::rest::AppState;
-use crate::rest::body;
+use crate::rest::body::ArrivalRate;
 use crate::rest::problem::Problem;
 use axum::body::Body;
 use bytes::{Buf, Bytes, BytesMut};
 use contract::limits;
+use std::time::Duration;
 
 /// Longest line: an event with all its assigned members.
 pub(super) const LINE_BYTES_MAX: usize = limits::EVENT_BYTES_MAX + 64 * 1024;
+
+/// How long lines are held for a batch when no more arrive.
+const GATHER_TIME: Duration = Duration::from_secs(1);
 
 /// One line of a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ImportLine {
     Text(Bytes),
     TooLong,
+    /// No line has arrived for a while, and the caller holds lines that can be stored.
+    Pause,
 }
 
 /// A body on its way in, line by line.
@@ -49,6 +56,7 @@ impl LineReader {
 
     /// The next line; `None` at the end of the body. The caller still holds `held` bytes of the lines before it.
     pub(super) async fn next(&mut self, app: &AppState, held: usize) -> Result<Option<ImportLine>, Problem> {
+        let mut rate = ArrivalRate::begin();
         loop {
             if let Some(line) = self.splitter.line() {
                 return Ok(Some(line));
@@ -56,7 +64,20 @@ impl LineReader {
             if self.ended {
                 return Ok(self.splitter.last());
             }
-            match body::next_chunk(app, &mut self.body).await? {
+            // Half a line is held, so the rest must come at the minimum rate; between two lines there may be a pause.
+            let is_between_lines = self.splitter.buffer.is_empty();
+            let chunk = rate.next_chunk(app, &mut self.body);
+            let chunk = match held {
+                0 => chunk.await?,
+                _ => match tokio::time::timeout(GATHER_TIME, chunk).await {
+                    Ok(chunk) => chunk?,
+                    Err(_) => return Ok(Some(ImportLine::Pause)),
+                },
+            };
+            if is_between_lines {
+                rate = ArrivalRate::begin();
+            }
+            match chunk {
                 Some(piece) => {
                     if let Some(digest) = &mut self.digest {
                         digest.update(&piece);

@@ -117,12 +117,14 @@ impl DecidedConsumers<'_> {
         self.durable.overdue(self.now).filter(still).take(max).collect()
     }
 
-    /// Whether the limit allows one more consumer.
+    /// Whether the limits allow one more consumer, whose definition has so many bytes.
     #[must_use]
-    pub fn has_room_for_consumer(&self) -> bool {
-        let ConsumerRows { consumers, .. } = &*self.durable;
+    pub fn has_room_for_consumer(&self, more: usize) -> bool {
+        let ConsumerRows { consumers, bytes, .. } = &*self.durable;
         let is_durable = |id: &Uuid| consumers.contains_key(id);
-        self.overlay.consumers.has_room(consumers.len(), is_durable, limits::CONSUMERS_MAX)
+        let pending = self.overlay.consumers.iter().filter(|(id, _)| !is_durable(id)).map(|(_, row)| row.bytes());
+        bytes + pending.sum::<usize>() + more <= limits::CONSUMERS_BYTES_MAX
+            && self.overlay.consumers.has_room(consumers.len(), is_durable, limits::CONSUMERS_MAX)
     }
 
     /// Refuses one more offset of a group beyond the limit.

@@ -71,8 +71,8 @@ pub(in crate::rest::openapi) fn outcomes() -> Value {
 
 /// What became of several completions.
 pub(in crate::rest::openapi) fn completed() -> Value {
-    let detail =
-        "This token no longer holds the claim: it was ended, or somebody else has taken it since. Do not go on.";
+    let detail = "This token no longer holds the claim: the claim was ended, or another worker has claimed the event since. \
+                  Stop working on the event.";
     json!({"results": [
         {"index": 0, "status": 200, "claim": done()},
         {"index": 1, "status": 409, "error": refusal(Kind::ClaimLost, detail)},

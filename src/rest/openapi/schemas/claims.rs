@@ -151,7 +151,11 @@ fn claim() -> SchemaSpec {
         .required("id", claim_id())
         .required("handler", handler_name("Whose work it is."))
         .required("topic", topic_id("The event's topic."))
-        .required("sequence", number(1..=NUMBER_MAX, "The event's number there.").example(12_345))
+        .required(
+            "sequence",
+            number(1..=NUMBER_MAX, "The event's number there; of a republished event the number of the first one.")
+                .example(12_345),
+        )
         .required("eventId", uuid("The event.").example(EVENT_ID))
         .required("token", token())
         .required("attempt", count("Which attempt it is, take-overs counted.", 1))
