@@ -1,4 +1,4 @@
-//! A lane in the planner: what holds for it, and its jobs.
+//! A lane in the planner: its rules and its jobs.
 
 use super::pool_queue::{DeliveryClass, LanePace, PoolShare, origin_of};
 use bytes::Bytes;
@@ -8,17 +8,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// A lane as the planner knows it: the tasks are one lane per pool.
+/// A lane in the planner: tasks have one lane per pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub(crate) struct LaneKey {
     pub(crate) lane: Uuid,
     pub(crate) part: u64,
 }
 
-/// What holds for a lane.
+/// The rules of a lane.
 #[derive(Debug, Clone)]
 pub(crate) struct LaneRules {
-    /// The subscription, whose lanes share their groups.
+    /// The subscription: its lanes share their message groups.
     pub(crate) scope: Uuid,
     pub(crate) pool: String,
     pub(crate) priority: u32,
@@ -29,13 +29,13 @@ pub(crate) struct LaneRules {
     /// Jobs age from the arrival of their events, or from here if that is later: when the subscription was created, or the
     /// replay was requested.
     pub(crate) ages_from: Option<i64>,
-    /// Whether it is a replay, which takes a share of the pool only.
+    /// Whether it is a replay, which may use only a share of the pool.
     pub(crate) is_replay: bool,
-    /// Whether nothing of it is sent; jobs expire all the same.
+    /// Whether the subscription is paused: nothing is sent, but jobs expire.
     pub(crate) paused: bool,
 }
 
-/// A job on its way.
+/// A planned job.
 #[derive(Debug, Clone)]
 pub(crate) struct PlannedJob {
     pub(crate) sequence: Sequence,
@@ -43,68 +43,68 @@ pub(crate) struct PlannedJob {
     pub(crate) mode: DispatchMode,
     pub(crate) due: i64,
     pub(crate) expires: i64,
-    /// Whether the log knows of it.
+    /// Whether it has a row in the log.
     pub(crate) has_row: bool,
-    /// Attempts that count, and all of them.
+    /// Attempts that count, and all attempts.
     pub(crate) spent: u32,
     pub(crate) tried: u32,
-    /// Where it goes, if not where its lane does.
+    /// Its target, if that is not the lane's.
     pub(crate) target: Option<Arc<str>>,
     /// What is known of its event.
     pub(crate) event: EventArrival,
-    /// The event, when it is sent, if it was at hand.
+    /// The event, if it was cached; set when the job is sent.
     pub(crate) stored: Option<CachedEvent>,
 }
 
 impl PlannedJob {
-    /// The group whose order it keeps.
+    /// The message group whose order it keeps.
     pub(super) fn in_group(&self) -> Option<u64> {
         self.group.filter(|_| self.mode != DispatchMode::Immediate)
     }
 
-    /// When it is to be given up because of its age: then, or when that is tried again after it could not be written.
+    /// When it is given up for its age, or when that is retried after its event could not be read.
     pub(super) fn expires_at(&self) -> i64 {
         self.expires.max(self.due)
     }
 
-    /// Whether it keeps its place in the group while it waits, or after it was given up; else later ones pass it. One that
-    /// has not failed yet is passed by nobody.
+    /// Whether it keeps its place in the group while it waits, or after it was given up; otherwise later jobs overtake
+    /// it. A job that has not failed yet is never overtaken.
     pub(super) fn keeps_place(&self, is_dead: bool) -> bool {
         self.mode == DispatchMode::BlockOnError || (self.tried == 0 && !is_dead)
     }
 }
 
-/// An event to send.
+/// An event that is cached until it is sent.
 #[derive(Debug, Clone)]
 pub(crate) struct CachedEvent {
     pub(crate) id: Uuid,
     pub(crate) text: Bytes,
 }
 
-/// What to do next.
+/// What to do with a job.
 #[derive(Debug)]
 pub(crate) enum PlannerPick {
-    /// Deliver this.
+    /// Deliver it.
     Send(LaneKey, PlannedJob),
-    /// This reached its maximum age. It is under way until the log knows of it, but takes no place in its pool.
+    /// It reached its maximum age. It is in flight until that is durable, but takes no place in its pool.
     Expire(LaneKey, PlannedJob),
 }
 
-/// How a job that was under way came back.
+/// What happens to a job that was in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AfterAttempt {
-    /// It is over.
+    /// It is done.
     Over,
     /// It waits.
     Waits {
-        /// Until then.
+        /// Until when.
         until: i64,
-        /// Whether it was tried, and the log knows of it.
+        /// Whether it was attempted and has a row.
         tried: bool,
-        /// Whether that cost an attempt.
+        /// Whether the attempt counts.
         counts: bool,
     },
-    /// It is given up.
+    /// It was given up.
     Dead,
 }
 
@@ -112,23 +112,23 @@ pub(crate) enum AfterAttempt {
 pub(super) struct LanePlan {
     pub(super) rules: LaneRules,
     pub(super) due: BTreeMap<(i64, Sequence), PlannedJob>,
-    /// Jobs whose time has come, and which wait for room for a row.
+    /// Jobs that are due and wait for room for a row.
     pub(super) parked: BTreeMap<Sequence, PlannedJob>,
-    /// Jobs that wait in their groups, by when they expire.
+    /// Jobs that wait in their message groups, by expiry.
     pub(super) ages: BTreeMap<(i64, Sequence), u64>,
-    /// Jobs without a story that are not over.
+    /// Jobs that have no row and are not done.
     pub(super) fresh: RoaringTreemap,
-    /// Their events, as many as there is room for, until they are sent.
+    /// Their events, as far as the cache has room.
     pub(super) cached: HashMap<Sequence, CachedEvent>,
     pub(super) scanned: Sequence,
-    /// The receiver, whose lanes share a pool with the lanes of others.
+    /// The origin of the target.
     pub(super) origin: Arc<str>,
     pub(super) share: PoolShare,
-    /// Bytes of the events under way.
+    /// Bytes of the events in flight.
     pub(super) in_flight_bytes: usize,
     pub(super) pace: LanePace,
     pub(super) queued: LaneQueueing,
-    /// When the planner looks for jobs of it that expire.
+    /// When the planner looks for expired jobs of the lane.
     pub(super) expiry: Option<i64>,
 }
 
@@ -140,16 +140,16 @@ pub(super) enum LaneQueueing {
     Timer(i64),
 }
 
-/// What is known of the event of a job not tried yet.
+/// What the planner needs to know of the event of a job.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EventArrival {
-    /// When it arrived.
+    /// When it arrived, in milliseconds.
     pub(crate) time: i64,
-    /// How long it is.
+    /// The length of its text.
     pub(crate) bytes: u32,
 }
 
-/// A job not tried yet.
+/// A job without a row, to be offered.
 pub(crate) struct NewJob {
     pub(crate) sequence: Sequence,
     pub(crate) group: Option<u64>,
@@ -182,7 +182,7 @@ impl LaneRules {
         self.mode != DispatchMode::Immediate
     }
 
-    /// When a job expires that a person had tried again at `renewed`, and whose event arrived at `time`.
+    /// When a job expires whose event arrived at `time`; `renewed`: when a person last had it retried.
     pub(crate) fn expires(&self, renewed: Option<i64>, time: i64) -> i64 {
         let from = renewed.unwrap_or_else(|| self.ages_from.map_or(time, |from| from.max(time)));
         from.saturating_add(self.max_age_millis)
@@ -200,19 +200,19 @@ impl LanePlan {
         self.due.keys().next().map(|(due, _)| *due)
     }
 
-    /// When the first of its jobs expires, of those that are due first and those that wait in their groups.
+    /// When the first of its jobs expires: of those that are due first, and those that wait in their groups.
     pub(super) fn first_expiry(&self) -> Option<i64> {
         let (due, age) = (self.due.values().next(), self.ages.keys().next());
         due.map(PlannedJob::expires_at).into_iter().chain(age.map(|(expires, _)| *expires)).min()
     }
 
-    /// How long the event of its next delivery is; nothing where that is none.
+    /// Bytes of the event of its next delivery; 0 if there is none.
     pub(super) fn next_bytes(&self, now: i64) -> usize {
         let first = self.due.first_key_value().map(|(_, job)| job).filter(|job| job.expires > now);
         first.map_or(0, |job| job.event.bytes as usize)
     }
 
-    /// What its next delivery counts as.
+    /// How its next delivery counts.
     pub(super) const fn class(&self, now: i64) -> DeliveryClass {
         match self.rules.is_replay {
             true => DeliveryClass::Replay,
@@ -220,19 +220,19 @@ impl LanePlan {
         }
     }
 
-    /// Whether more may be offered, where so many wait at most. Jobs of ordered lanes that cannot go now do not count, but
-    /// to a limit of `waiting` jobs: what goes next may lie behind them.
+    /// Whether another job may be offered, if at most `ahead` may wait. In an ordered lane, jobs that cannot be sent
+    /// now count only against `waiting`: the next job to send may be behind them.
     pub(super) fn has_room(&self, ahead: usize, waiting: u64, now: i64) -> bool {
         if !self.rules.is_ordered() || self.rules.paused {
             return self.fresh.len() < ahead as u64;
         }
-        // One of a group is ready at a time, so half as many are enough to choose from.
+        // One job of a group is ready at a time, so half as many are enough to choose from.
         let ready = ahead / 2;
         let is_full = self.due.len() >= ready && self.due.keys().nth(ready - 1).is_some_and(|(due, _)| *due <= now);
         !is_full && self.fresh.len() < waiting.max(ahead as u64)
     }
 
-    /// A lane that was looked through so far.
+    /// A lane with this scanned offset.
     pub(super) fn new(rules: LaneRules, through: Sequence) -> Self {
         Self {
             origin: origin_of(&rules.target),

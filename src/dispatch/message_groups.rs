@@ -1,26 +1,26 @@
-//! Message groups: which job of a group may go.
+//! Message groups: which job of a group may be sent.
 //!
 //! - A group belongs to a subscription: its live jobs and those of its replays are one group.
-//! - One job of a group is under way at a time, whatever the mode, and whether it is tried for the first time or again.
-//! - BLOCK_ON_ERROR: the lowest job that is not over goes, or waits, or holds the group; nothing passes it. What holds is
-//!   found by position, never by membership, so a job cannot hold itself.
-//! - NEXT_ON_ERROR: the lowest job that has not failed yet goes; those that failed go again on their own.
-//! - Of several lanes, one with a job that failed or was put off goes first, so that no replay passes a blocked group; else
-//!   the one with the lowest sequence, and of one event the live job.
+//! - One job of a group is in flight at a time, in every ordered mode, at a first attempt and at a retry.
+//! - BLOCK_ON_ERROR: the lowest job that is not done is sent, waits, or blocks the group; no job overtakes it. The
+//!   blocking job is found by position, never by membership, so a job cannot block itself.
+//! - NEXT_ON_ERROR: the lowest job that has not failed yet is sent; failed jobs are retried on their own.
+//! - Of several lanes, one with a failed or deferred job goes first, so that no replay overtakes a blocked group;
+//!   otherwise the one with the lowest sequence, and of the same event the live job.
 
 use super::lane::{EventArrival, LaneKey, PlannedJob};
 use contract::Sequence;
 use std::collections::BTreeMap;
 
-/// A job in a group.
+/// A job in a group: its lane and its number.
 pub(super) type GroupPlace = (LaneKey, Sequence);
 
-/// A job with a story that waits in its group.
+/// A job with a row that waits in its group.
 pub(super) enum WaitingMember {
     Row(Box<PlannedJob>),
-    /// Given up.
+    /// It was given up, and blocks the group.
     Dead,
-    /// It is out: waiting for its turn in the lane, or on its way to being given up.
+    /// It is in its lane, ready to be sent, or being given up.
     Out,
 }
 
@@ -30,11 +30,11 @@ pub(super) enum ExpiredMember {
     Row(Box<PlannedJob>),
 }
 
-/// The jobs of one lane in a group that are not over.
+/// The jobs of one lane in a group that are not done.
 struct GroupQueue {
     lane: LaneKey,
     is_replay: bool,
-    /// Those not tried yet, with what is known of their events.
+    /// Jobs without a row.
     fresh: BTreeMap<Sequence, EventArrival>,
     rows: BTreeMap<Sequence, WaitingMember>,
 }
@@ -55,25 +55,25 @@ impl GroupQueue {
     }
 }
 
-/// The jobs of one group that are not over.
+/// The jobs of one group that are not done.
 #[derive(Default)]
 pub(super) struct MessageGroup {
     queues: Vec<GroupQueue>,
-    /// The one under way.
+    /// The one in flight.
     busy: Option<GroupPlace>,
-    /// The one that is next, out in its lane.
+    /// The head of the group, ready in its lane.
     out: Option<GroupPlace>,
-    /// Those whose time came while another was under way.
+    /// Jobs that became due while another one was in flight.
     held: Vec<(LaneKey, PlannedJob)>,
 }
 
-/// What to do about a group after it changed.
+/// What to do after a group changed.
 pub(super) enum GroupPromotion {
     Nothing,
-    /// This one, not tried yet, goes out.
+    /// This job without a row moves to its lane.
     Fresh(GroupPlace, EventArrival),
     Row(LaneKey, Box<PlannedJob>),
-    /// This one is out, and must come back: another goes before it.
+    /// This job must return from its lane: another one is the head now.
     Recall(GroupPlace),
 }
 
@@ -93,7 +93,7 @@ impl MessageGroup {
         self.queues.iter_mut().find(|queue| queue.lane == lane)
     }
 
-    /// A job not tried yet.
+    /// Adds a job without a row.
     pub(super) fn add_fresh(&mut self, (lane, sequence): GroupPlace, is_replay: bool, event: EventArrival) {
         if let Some(queue) = self.queue(lane, is_replay) {
             queue.fresh.insert(sequence, event);
@@ -107,14 +107,14 @@ impl MessageGroup {
         }
     }
 
-    /// Nothing more of this lane goes; what is under way stays so.
+    /// Removes the jobs of a lane; the one in flight stays.
     pub(super) fn remove_lane(&mut self, lane: LaneKey) {
         self.queues.retain(|queue| queue.lane != lane);
         self.held.retain(|(of, _)| *of != lane);
         self.out = self.out.filter(|(of, _)| *of != lane);
     }
 
-    /// Whose turn it is.
+    /// The job whose turn it is.
     fn head(&self) -> Option<GroupPlace> {
         let places = self.queues.iter().filter_map(|queue| {
             let first = queue.first()?;
@@ -125,7 +125,7 @@ impl MessageGroup {
         places.min().map(|(_, place)| place)
     }
 
-    /// Which one goes out now.
+    /// Which job moves to its lane now.
     pub(super) fn promote(&mut self) -> GroupPromotion {
         if self.busy.is_some() {
             return GroupPromotion::Nothing;
@@ -155,7 +155,7 @@ impl MessageGroup {
         }
     }
 
-    /// A job that was out comes back.
+    /// A job returns from its lane.
     pub(super) fn recall(&mut self, lane: LaneKey, job: PlannedJob) {
         self.out = None;
         if let Some(queue) = self.existing_queue(lane)
@@ -165,7 +165,7 @@ impl MessageGroup {
         }
     }
 
-    /// Whether a job whose time has come may begin; else it is held until the one under way is over.
+    /// Starts a due job, or holds it until the one in flight has ended.
     pub(super) fn begin(&mut self, lane: LaneKey, job: PlannedJob) -> Option<PlannedJob> {
         if self.busy.is_some() {
             self.held.push((lane, job));
@@ -177,7 +177,7 @@ impl MessageGroup {
         Some(job)
     }
 
-    /// Takes out a job that waits here, if it still does, because it is given up for its age.
+    /// Takes out a job that still waits here, because it is given up for its age.
     pub(super) fn expire(&mut self, place: GroupPlace) -> Option<ExpiredMember> {
         let (lane, sequence) = place;
         if self.busy == Some(place) || self.out == Some(place) {
@@ -196,20 +196,20 @@ impl MessageGroup {
         Some(known)
     }
 
-    /// Whether a job waits here, holds the group, or is about to begin.
+    /// Whether a job waits here, blocks the group, or is held.
     pub(super) fn contains(&self, (lane, sequence): GroupPlace) -> bool {
         let queue = self.queues.iter().find(|queue| queue.lane == lane);
         queue.is_some_and(|queue| queue.fresh.contains_key(&sequence) || queue.rows.contains_key(&sequence))
             || self.held.iter().any(|(of, job)| *of == lane && job.sequence == sequence)
     }
 
-    /// Takes out a job that is not in flight. Answers those that were held.
+    /// Removes a job that is not in flight. Returns the jobs that were held.
     pub(super) fn remove(&mut self, place: GroupPlace) -> Vec<(LaneKey, PlannedJob)> {
         self.held.retain(|(lane, job)| (*lane, job.sequence) != place);
         self.end(place)
     }
 
-    /// The one under way, or out, is not any more. Answers those that were held.
+    /// The job in flight, or ready, has ended. Returns the jobs that were held.
     pub(super) fn end(&mut self, place: GroupPlace) -> Vec<(LaneKey, PlannedJob)> {
         self.busy = self.busy.filter(|busy| *busy != place);
         self.out = self.out.filter(|out| *out != place);

@@ -1,16 +1,30 @@
-//! Dispatch: what is sent when, and what comes of it.
+//! Dispatch: which job is delivered when, and what its result means.
 //!
 //! ```text
-//!   log ──▶ scan (who wants it?) ──▶ planner (whose turn is it?) ──▶ delivery ──▶ retry (what now?) ──▶ report ──▶ log
-//!    └────▶ sync (subscriptions, jobs with a story, pools) ─────▲
+//!                           ┌────────────────────────────── the log ───────────────────────────────────┐
+//!                           │ events of a topic             entries about subscriptions, jobs, pools   │
+//!                           └──────┬───────────────────────────────┬──────────────────────────────▲────┘
+//!                     read, match  │                 rows of jobs, │ definitions                  │ one append
+//!                                  ▼                               ▼                              │ per report
+//!                       feeder (scanned)                 reconcile, job_changes                   │
+//!                                  └───────── offer ─────┬─────────┘                              │
+//!  planner (pure)                                        ▼                                        │
+//!    message group: one job at a time ──▶ lane: by due time ──▶ pool: by priority, rate, share    │
+//!                                                                          │ picks                │
+//!  worker                                                                  ▼                      │
+//!    lease ──▶ send ──▶ delivery (HTTP) ──▶ outcomes ──▶ retry (pure: what next?) ──▶ report ─────┘
+//!                                                                                    (settled, recorded)
+//!    after the append: a failed job goes back to the planner, a given-up one is a dead letter
 //! ```
 //!
-//! - An event and its jobs are one fact: a job is written down only when something came of it. So an acknowledged event
-//!   cannot lack its jobs, and nothing has to be repaired.
-//! - Choosing is apart from doing: the planner and the retry table are pure, the worker carries out.
-//! - Publishing is not slowed: the worker reads the log like anybody else, and a log without subscriptions is not read.
+//! - An event and its jobs are one fact: a job is stored only when it deviates (a row: it failed, was deferred or was given
+//!   up) or when it is done. So an acknowledged event cannot lack its jobs, and nothing has to be repaired.
+//! - Choosing is separate from doing: the planner and the retry table are pure, the worker carries out.
+//! - Publishing is not slowed: the worker is a reader of the log, and a log without subscriptions is not read.
+//! - Three words say how far a lane is: *scanned* (events read for it), *settled* (up to there every job is done or has a
+//!   row), *recorded* (the settled offset that is stored in the log).
 //!
-//! How one attempt is made is `delivery`'s business, what subscriptions are `subscriptions`'.
+//! How one attempt is made is the business of `delivery`; what subscriptions are, of `subscriptions`.
 
 mod actions;
 mod blocked_groups;
@@ -63,33 +77,33 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use uuid::Uuid;
 
-/// How often logs that topics have opened since are looked for.
+/// How often the worker list is compared with the open logs: topics may open new ones.
 const NEW_LOGS_EVERY: Duration = Duration::from_millis(500);
-/// Subscriptions that cannot be served, named in the readiness report.
+/// Most subscriptions named in the readiness report because they cannot be served.
 const UNSERVED_LISTED: usize = 5;
 
 /// What the workers of a broker share.
 pub(crate) struct DispatchContext {
     pub(crate) deliver: Arc<dyn Deliver>,
-    /// What receivers are told as the time of a delivery. When something is due is each log's own time.
+    /// The wall clock, for the timestamp of a delivery. Due times are compared with the time of each log.
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) vault: Arc<SecretVault>,
     pub(crate) config: config::DispatchConfig,
-    /// Pools are the default log's.
+    /// The default log: it holds the pools.
     pub(crate) default: Weak<Ledger>,
-    /// Which process this is.
+    /// The id of this process in leases.
     pub(crate) owner: Uuid,
     pub(crate) lease_millis: i64,
-    /// Whether waits differ by chance.
+    /// Whether waits are changed at random.
     pub(crate) jitters: bool,
     pub(crate) breakers: CircuitBreakers,
     test_deliveries: test_delivery::TestDeliveryLimiter,
     in_flight: Mutex<HashSet<JobKey>>,
-    /// Lanes whose jobs cannot be served, each with a line that says why.
+    /// Lanes whose jobs cannot be served, each with a line that gives the reason.
     unserved: Mutex<BTreeMap<Uuid, String>>,
-    /// Whether deliveries are to end.
+    /// True once deliveries must end.
     stopping: watch::Sender<bool>,
-    /// Whether there are any.
+    /// True while workers run.
     running: watch::Sender<bool>,
 }
 
@@ -120,19 +134,19 @@ impl DispatchContext {
         }
     }
 
-    /// No delivery begins any more; those under way are waited for a while.
+    /// Starts no more deliveries. Workers wait a while for those in flight.
     pub(crate) fn stop(&self) {
         self.stopping.send_replace(true);
     }
 
-    /// Waits until none is under way.
+    /// Waits until no worker runs.
     pub(crate) async fn stopped(&self) {
         self.stop();
-        // The sender is ours: it cannot be gone.
+        // The sender is a field of `self`, so this cannot fail.
         let _ = self.running.subscribe().wait_for(|running| !running).await;
     }
 
-    /// Notes that the jobs of a lane cannot be served, and why; or that they are served again.
+    /// Stores why the jobs of a lane cannot be served; `None`: they are served again.
     fn set_unserved(&self, lane: Uuid, reason: Option<String>) {
         let mut unserved = self.unserved.lock().unwrap_or_else(PoisonError::into_inner);
         match reason {
@@ -141,7 +155,7 @@ impl DispatchContext {
         }
     }
 
-    /// One line for each subscription whose jobs cannot be served, the first ones.
+    /// One line for each subscription whose jobs cannot be served, at most [`UNSERVED_LISTED`].
     pub(crate) fn degradations(&self) -> Vec<String> {
         let unserved = self.unserved.lock().unwrap_or_else(PoisonError::into_inner);
         // A subscription and its replays have the same line.
@@ -156,7 +170,7 @@ impl DispatchContext {
         if self.jitters { random * 2.0 - 1.0 } else { 0.0 }
     }
 
-    /// Notes that a job is under way, or is not any more.
+    /// Notes whether a job is in flight.
     fn set_in_flight(&self, job: JobKey, is_so: bool) {
         let mut in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
         match is_so {
@@ -179,9 +193,10 @@ impl DispatchContext {
     }
 }
 
-/// Starts a worker for every log there is and will be; they end with the logs, or when they are told to stop.
+/// Starts a worker for every open log and for logs that are opened later. They end with the logs, or on
+/// [`DispatchContext::stop`].
 ///
-/// A worker that panics is an incident: the broker is opened again, and what the worker knew is rebuilt.
+/// A worker that panics is an incident: the broker is reopened, and the plan is rebuilt from the log.
 pub(crate) fn start(
     logs: Weak<Logs>,
     context: Arc<DispatchContext>,
@@ -199,8 +214,8 @@ pub(crate) fn start(
     })
 }
 
-/// Held while workers run. However they end (by themselves, by a panic, because the broker is abandoned), whoever waits for
-/// their end hears of it.
+/// Held while workers run. When it is dropped (the workers ended, one panicked, or the broker was abandoned),
+/// [`DispatchContext::stopped`] returns.
 struct RunningGuard(Arc<DispatchContext>);
 
 impl RunningGuard {

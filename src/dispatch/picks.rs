@@ -6,7 +6,7 @@ use super::pool_queue::{DeliveryClass, is_slow};
 use std::sync::Arc;
 
 impl Planner {
-    /// What goes next, if anything does.
+    /// The next job to send or to let expire.
     pub(crate) fn next(&mut self, now: i64) -> Option<PlannerPick> {
         if let Some(expired) = self.next_expired(now) {
             return Some(expired);
@@ -30,7 +30,7 @@ impl Planner {
         None
     }
 
-    /// The lane whose turn it is, and what its delivery counts as.
+    /// The lane whose turn it is in a pool, and how its delivery counts.
     fn next_lane(&mut self, code: &str, now: i64) -> Option<(LaneKey, DeliveryClass)> {
         self.slow_down(now);
         loop {
@@ -40,7 +40,7 @@ impl Planner {
             }
             let (concurrency, lanes, bytes) = (pool.concurrency, &self.lanes, &self.in_flight_bytes);
             let may_begin = |key: LaneKey, class: DeliveryClass| {
-                // One that is gone is taken out of the pool when its turn comes.
+                // A deleted lane is removed from the queue when its turn comes.
                 let Some(lane) = lanes.get(&key) else { return true };
                 let next = lane.next_bytes(now);
                 pool.ready.has_share(concurrency, lane.share, &lane.origin, class)
@@ -60,7 +60,7 @@ impl Planner {
         }
     }
 
-    /// Takes a lane's next job; nothing where it had to be put back.
+    /// Takes the next job of a lane; `None` if it had to be put back.
     fn take(&mut self, key: LaneKey, place: (&str, DeliveryClass), now: i64) -> Option<PlannerPick> {
         let lane = self.lanes.get_mut(&key)?;
         let first = lane.due.first_entry().filter(|first| first.key().0 <= now);
@@ -78,7 +78,7 @@ impl Planner {
         }
     }
 
-    /// Begins a delivery; nothing where the job had to be put back.
+    /// Starts a delivery; `None` if the job had to be put back.
     fn send(
         &mut self,
         key: LaneKey,
@@ -121,7 +121,7 @@ impl Planner {
         Some(PlannerPick::Send(key, self.mark_in_flight(key, job, Some(place), probes, now)))
     }
 
-    /// Deliveries that began as quick ones and take longer are slow ones from now on.
+    /// Deliveries that began as quick ones and take too long count as slow from now on.
     fn slow_down(&mut self, now: i64) {
         while let Some((_, key, sequence)) =
             self.quick_flights.first().copied().filter(|(began, ..)| is_slow(*began, now))
@@ -140,12 +140,12 @@ impl Planner {
         }
     }
 
-    /// Lets a job expire that reached its age.
+    /// Lets a job expire that reached its maximum age.
     pub(super) fn expire(&mut self, key: LaneKey, job: PlannedJob, now: i64) -> PlannerPick {
         PlannerPick::Expire(key, self.mark_in_flight(key, job, None, None, now))
     }
 
-    /// A job is under way from now on.
+    /// Marks a job as in flight.
     fn mark_in_flight(
         &mut self,
         key: LaneKey,
@@ -162,5 +162,81 @@ impl Planner {
         self.in_flight.insert((key, job.sequence), flight);
         self.queue(key, now);
         PlannedJob { stored, ..job }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::dispatch::lane::{AfterAttempt, EventArrival, LaneKey, LaneRules, NewJob, PlannerPick};
+    use crate::dispatch::planner::Planner;
+    use contract::{DispatchMode, Pool, Sequence};
+    use uuid::Uuid;
+
+    /// A pool of 64 with so many lanes to a receiver that hangs, and one lane, the last, to another receiver.
+    fn planner(hanging: u64) -> (Planner, LaneKey) {
+        let mut planner = Planner::default();
+        planner.set_pools(&[Pool { code: "p".to_owned(), concurrency: 64, rate_per_minute: None }], 0);
+        for lane in 0..=hanging {
+            let target = if lane == hanging { "http://other/".to_owned() } else { format!("http://hangs/{lane}") };
+            let rules = LaneRules {
+                scope: key(lane).lane,
+                pool: "p".to_owned(),
+                priority: 99,
+                mode: DispatchMode::Immediate,
+                target: target.as_str().into(),
+                delay_millis: 0,
+                max_age_millis: i64::MAX,
+                ages_from: None,
+                is_replay: false,
+                paused: false,
+            };
+            planner.put_lane(key(lane), rules, Sequence::ZERO, 0);
+        }
+        (planner, key(hanging))
+    }
+
+    fn key(lane: u64) -> LaneKey {
+        LaneKey { lane: Uuid::from_u128(u128::from(lane) + 1), part: 0 }
+    }
+
+    fn offer(planner: &mut Planner, key: LaneKey, sequence: u64, now: i64) {
+        let event = EventArrival { time: now, bytes: 1 };
+        planner.offer(key, NewJob { sequence: Sequence(sequence), group: None, event, stored: None }, now);
+    }
+
+    fn sent(planner: &mut Planner, now: i64) -> Vec<(LaneKey, Sequence)> {
+        let picks = std::iter::from_fn(|| planner.next(now)).map(|pick| match pick {
+            PlannerPick::Send(key, job) => (key, job.sequence),
+            PlannerPick::Expire(..) => panic!("nothing expires"),
+        });
+        picks.collect()
+    }
+
+    /// Thirty subscriptions of one receiver, quick until it began to hang, filled the pool.
+    #[test]
+    fn many_quick_lanes_of_a_receiver_that_begins_to_hang_leave_room_for_another() {
+        let (mut planner, other) = planner(30);
+        (0..=30).for_each(|lane| offer(&mut planner, key(lane), 1, 0));
+        for (key, sequence) in sent(&mut planner, 0) {
+            planner.job_ended(key, sequence, AfterAttempt::Over, 10);
+        }
+        (0..30).for_each(|lane| (2..10).for_each(|sequence| offer(&mut planner, key(lane), sequence, 20)));
+        let begun = sent(&mut planner, 20).len();
+        assert_eq!(begun, 48, "three quarters");
+        for now in [20, 5000] {
+            offer(&mut planner, other, now as u64, now);
+            assert_eq!(sent(&mut planner, now), [(other, Sequence(now as u64))]);
+            planner.job_ended(other, Sequence(now as u64), AfterAttempt::Over, now + 5);
+        }
+    }
+
+    /// After every restart nothing is known of a lane, and eighty of them took all places as quick ones.
+    #[test]
+    fn lanes_that_were_never_tried_leave_room_for_another_receiver() {
+        let (mut planner, other) = planner(80);
+        (0..80).for_each(|lane| offer(&mut planner, key(lane), 1, 0));
+        assert_eq!(sent(&mut planner, 0).len(), 36);
+        offer(&mut planner, other, 1, 0);
+        assert_eq!(sent(&mut planner, 0), [(other, Sequence(1))]);
     }
 }

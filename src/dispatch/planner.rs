@@ -1,16 +1,16 @@
-//! The planner: which job goes next. Pure: time comes in, nothing is read, nothing is sent.
+//! The planner: which job is sent next. Pure: time is a parameter; it reads nothing and sends nothing.
 //!
 //! ```text
-//!   offered ──▶ group (ordered modes) ──▶ lane, by due time ──▶ pool, by priority and turn ──▶ under way
-//!                  ▲                                                                             │
-//!                  └──────────────── failed: back with a new due time ◀──────────────────────────┘
+//!   offered ──▶ group (ordered modes) ──▶ lane, by due time ──▶ pool, by priority and turn ──▶ in flight
+//!                  ▲                                                                              │
+//!                  └──────────────── failed: back with a new due time ◀───────────────────────────┘
 //! ```
 //!
-//! - A lane is a subscription, a replay, or the tasks of one pool. Lanes never wait for each other but for their pool, and
-//!   those of one subscription for their groups.
+//! - A lane is a subscription, a replay, or the tasks of one pool. Lanes wait for each other only in their pool, and lanes
+//!   of one subscription in their message groups.
 //! - A job expires when it reaches its maximum age, wherever it waits.
-//! - How far a lane is settled is known at any time: everything below the lowest job without a story.
-//! - A job that may fail needs room for its row: where there is none, only jobs that have one go.
+//! - The settled offset of a lane is known at any time: everything below the lowest job that is not done and has no row.
+//! - A job that may fail needs room for its row. At the limit of open jobs, only jobs that have a row are sent.
 
 use super::in_flight_bytes::InFlightBytes;
 use super::lane::{AfterAttempt, CachedEvent, LaneKey, LanePlan, LaneQueueing, LaneRules, NewJob, PlannedJob};
@@ -24,33 +24,33 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Bytes of events that are kept for lanes to send.
+/// Most bytes of events that are cached until they are sent.
 const CACHED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 pub(crate) struct Planner {
     pub(super) lanes: HashMap<LaneKey, LanePlan>,
-    /// By subscription, and by the group's fingerprint.
+    /// By subscription, and by the fingerprint of the group.
     pub(super) groups: HashMap<Uuid, HashMap<u64, MessageGroup>>,
     pub(super) pools: BTreeMap<String, PoolPlan>,
     pub(super) breakers: CircuitBreakers,
     /// Lanes whose next job is due later.
     pub(super) timers: BTreeSet<(i64, LaneKey)>,
-    /// When the first job of each lane expires. That takes no place in a pool, so it waits for none.
+    /// When the first job of each lane expires. That needs no place in a pool, so it waits for none.
     pub(super) expiries: BTreeSet<(i64, LaneKey)>,
     pub(super) in_flight: HashMap<(LaneKey, Sequence), InFlightJob>,
-    /// Deliveries that count as quick, by when they began.
+    /// Deliveries in flight that count as quick, by their start.
     pub(super) quick_flights: BTreeSet<(i64, LaneKey, Sequence)>,
     pub(super) cached: usize,
     pub(super) in_flight_bytes: InFlightBytes,
-    /// Jobs of all lanes that were offered, have no row and are not over.
+    /// Jobs of all lanes that were offered, have no row and are not done.
     pub(super) fresh_jobs: u64,
-    /// How many more jobs may become rows.
+    /// How many more jobs may get a row.
     pub(super) rows_left: usize,
-    /// Lanes that have as many rows as they may.
+    /// Lanes that have their share of rows.
     pub(super) full: HashSet<Uuid>,
-    /// Those under way that may.
+    /// Jobs in flight that have no row and may get one.
     pub(super) rowless_in_flight: usize,
-    /// Lanes with jobs that wait for that.
+    /// Lanes with jobs that wait for room for a row.
     pub(super) parked: VecDeque<LaneKey>,
 }
 
@@ -77,12 +77,12 @@ impl Default for Planner {
 }
 
 pub(super) struct InFlightJob {
-    /// The place it takes in a pool; none: it is not sent.
+    /// Its place in a pool; `None`: it expires and is not sent.
     pub(super) place: Option<PoolPlace>,
     pub(super) scope: Uuid,
     pub(super) job: PlannedJob,
     pub(super) began: i64,
-    /// The target it probes, if it is a probe.
+    /// The target whose circuit breaker it probes.
     pub(super) probes: Option<Arc<str>>,
 }
 
@@ -94,12 +94,12 @@ pub(super) struct PoolPlace {
 }
 
 impl Planner {
-    /// A planner that shares the breakers of its process.
+    /// A planner that shares the circuit breakers of its process.
     pub(crate) fn with_breakers(breakers: &CircuitBreakers) -> Self {
         Self { breakers: breakers.clone(), ..Self::default() }
     }
 
-    /// The pools there are. One that is gone is forgotten when nothing runs in it and no lane uses it.
+    /// Sets the pools. A deleted pool is dropped when nothing is in flight in it and no lane uses it.
     pub(crate) fn set_pools(&mut self, pools: &[Pool], now: i64) {
         self.pools.retain(|code, plan| plan.is_used() || pools.iter().any(|pool| pool.code == *code));
         for pool in pools {
@@ -110,12 +110,13 @@ impl Planner {
         }
     }
 
-    /// Whether there is such a pool.
+    /// Whether the pool exists.
     pub(crate) fn has_pool(&self, code: &str) -> bool {
         self.pools.contains_key(code)
     }
 
-    /// A lane, from its beginning: nothing of it was offered yet. What is under way stays so.
+    /// Adds or replaces a lane that was recorded up to `scanned`; nothing of it was offered yet. Jobs in flight stay in
+    /// flight.
     pub(crate) fn put_lane(&mut self, key: LaneKey, rules: LaneRules, through: Sequence, now: i64) {
         let pace = self.lanes.get(&key).map(|known| known.pace).unwrap_or_default();
         self.drop_lane(key, now);
@@ -137,11 +138,11 @@ impl Planner {
             pool.ready.add_lane(&lane.origin);
         }
         self.lanes.insert(key, lane);
-        // What is being given up holds its group until the log knows of it.
+        // A job that is being given up holds its group until that is durable.
         expiring.into_iter().for_each(|(group, sequence)| self.hold_group(key, group, sequence));
     }
 
-    /// Nothing more of this lane is sent.
+    /// Removes a lane: nothing more of it is sent.
     pub(crate) fn drop_lane(&mut self, key: LaneKey, now: i64) {
         let Some(lane) = self.lanes.get(&key) else { return };
         let (queued, pool, scope) = (lane.queued, lane.rules.pool.clone(), lane.rules.scope);
@@ -163,41 +164,42 @@ impl Planner {
         self.leave_groups(key, scope, now);
     }
 
-    /// The lanes there are.
+    /// All lanes.
     pub(crate) fn lanes(&self) -> impl Iterator<Item = LaneKey> + '_ {
         self.lanes.keys().copied()
     }
 
-    /// What holds for a lane.
+    /// The rules of a lane.
     pub(super) fn rules(&self, key: LaneKey) -> Option<&LaneRules> {
         self.lanes.get(&key).map(|lane| &lane.rules)
     }
 
-    /// How far a lane was looked through.
+    /// The scanned offset of a lane.
     pub(crate) fn scanned(&self, key: LaneKey) -> Option<Sequence> {
         self.lanes.get(&key).map(|lane| lane.scanned)
     }
 
-    /// A lane was looked through so far.
+    /// Moves the scanned offset of a lane forward.
     pub(crate) fn set_scanned(&mut self, key: LaneKey, scanned: Sequence) {
         if let Some(lane) = self.lanes.get_mut(&key) {
             lane.scanned = lane.scanned.max(scanned);
         }
     }
 
-    /// How far a lane is settled: everything up to there is over, or has a story.
+    /// The settled offset of a lane: up to there every job is done or has a row. `scanned`: how far its feeder has read
+    /// for it.
     pub(crate) fn settled(&self, key: LaneKey, reached: Option<Sequence>) -> Option<Sequence> {
         let lane = self.lanes.get(&key)?;
         let scanned = reached.map_or(lane.scanned, |reached| reached.max(lane.scanned));
         Some(lane.fresh.min().map_or(scanned, |first| Sequence(first.saturating_sub(1)).min(scanned)))
     }
 
-    /// Whether a job is under way.
+    /// Whether a job is in flight.
     pub(crate) fn is_in_flight(&self, key: LaneKey, sequence: Sequence) -> bool {
         self.in_flight.contains_key(&(key, sequence))
     }
 
-    /// A job not tried yet.
+    /// Offers a job without a row.
     pub(crate) fn offer(&mut self, key: LaneKey, fresh: NewJob, now: i64) {
         let NewJob { sequence, group, event, stored } = fresh;
         if self.is_in_flight(key, sequence) {
@@ -208,7 +210,7 @@ impl Planner {
         let has_room = |stored: &CachedEvent| !lane.rules.paused && self.cached + stored.text.len() <= CACHED_BYTES_MAX;
         if let Some(stored) = stored.filter(has_room) {
             self.cached += stored.text.len();
-            // Copied: the text is a part of its page, and would hold on to all of that.
+            // Copied: the text is a slice of its page and would keep the whole page in memory.
             let text = Bytes::copy_from_slice(&stored.text);
             lane.cached.insert(sequence, CachedEvent { text, ..stored });
         }
@@ -219,7 +221,7 @@ impl Planner {
         self.queue(key, now);
     }
 
-    /// A job with a story, or one that was given up and may hold its group.
+    /// Offers a job with a row: it waits for another attempt, or was given up and may hold its group.
     pub(crate) fn offer_row(&mut self, key: LaneKey, job: PlannedJob, is_dead: bool, now: i64) {
         if self.is_in_flight(key, job.sequence) {
             return;
@@ -234,14 +236,14 @@ impl Planner {
         self.queue(key, now);
     }
 
-    /// When something may go that cannot now.
+    /// When the next job may be sent that cannot be sent now.
     pub(crate) fn next_time(&self) -> Option<i64> {
         let (timer, expiry) = (self.timers.first(), self.expiries.first());
         let timers = timer.into_iter().chain(expiry).map(|(at, _)| *at);
         self.pools.values().filter_map(PoolPlan::next_token).chain(timers).min()
     }
 
-    /// A job that was under way is not any more.
+    /// A job is no longer in flight.
     pub(crate) fn job_ended(&mut self, key: LaneKey, sequence: Sequence, back: AfterAttempt, now: i64) {
         let Some(flight) = self.in_flight.remove(&(key, sequence)) else { return };
         self.rowless_in_flight -= usize::from(!flight.job.has_row);
@@ -265,7 +267,7 @@ impl Planner {
         self.unpark(now);
     }
 
-    /// A job that was under way waits because its receiver wants it so, and the log knows of it.
+    /// The receiver deferred a job, and that is durable.
     pub(crate) fn deferred(&mut self, key: LaneKey, sequence: Sequence, until: i64, now: i64) {
         if let Some(flight) = self.in_flight.get_mut(&(key, sequence)) {
             self.rowless_in_flight -= usize::from(!flight.job.has_row);
@@ -277,7 +279,7 @@ impl Planner {
         self.job_ended(key, sequence, AfterAttempt::Waits { until, tried: false, counts: false }, now);
     }
 
-    /// A call to a target came to something.
+    /// Reports the result of a call to the circuit breaker of its target.
     pub(crate) fn record_call(&mut self, target: &Arc<str>, is_alive: bool, now: i64) -> Option<BreakerChange> {
         self.breakers.record_call(target, is_alive, now)
     }
@@ -294,7 +296,7 @@ impl Planner {
         }
     }
 
-    /// Puts a lane where its next job belongs.
+    /// Queues a lane where its next job belongs: in its pool, or on a timer.
     pub(super) fn queue(&mut self, key: LaneKey, now: i64) {
         self.note_expiry(key);
         let Some(lane) = self.lanes.get(&key) else { return };
@@ -303,7 +305,7 @@ impl Planner {
         let wanted = match (lane.first_time(), queued) {
             (None, _) => LaneQueueing::No,
             (Some(due), _) if due > now => LaneQueueing::Timer(due),
-            // Whoever waits keeps the place.
+            // A lane that waits keeps its rank.
             (Some(_), LaneQueueing::Ready(_, rank)) => LaneQueueing::Ready(lane.class(now), rank),
             (Some(_), _) => LaneQueueing::Ready(lane.class(now), rank()),
         };

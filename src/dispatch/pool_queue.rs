@@ -1,7 +1,7 @@
-//! Whose turn it is in a pool, and how much of it one lane, and one receiver, may take.
+//! The queue of a pool: whose turn it is, and how much of the pool one lane and one receiver may take.
 //!
-//! - The lower priority number goes first; equals take turns. Waiting counts: a lane that was passed [`AGE_STEP`] times is
-//!   as good as one of the next lower number, so nobody waits for ever.
+//! - The lower priority number goes first; equals take turns. Waiting raises the rank: after [`AGE_STEP`] deliveries of
+//!   others a lane ranks like the next lower number, so no lane starves.
 //! - A delivery is quick if the lane's last one took no longer than a second and, while others of the lane are in flight,
 //!   one of them ended within the last second. Everything else is slow: a lane that was never tried too, and a quick delivery
 //!   that is in flight for more than a second. All slow ones together leave a quarter of the pool to the quick ones.
@@ -9,15 +9,15 @@
 //!   pool, and of the share of slow deliveries. So however many deliveries hang, a lane of another receiver finds a place.
 //!   A lane or an origin that has the pool to itself uses all of it.
 //! - All replays together take a quarter of the pool at most, at least one delivery at a time.
-//! - In a pool of less than four there is nothing to leave: a slow lane holds up the others.
+//! - A pool of less than four has no such reserve: a slow lane delays the others.
 
 use super::lane::LaneKey;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// Deliveries of a pool that count for a waiting lane as much as one number of priority.
+/// So many deliveries of others raise the rank of a waiting lane by one priority number.
 pub(super) const AGE_STEP: u64 = 8;
-/// A delivery that takes longer, in milliseconds, makes its lane a slow one.
+/// A delivery that takes longer, in milliseconds, is slow.
 const QUICK_MILLIS: i64 = 1000;
 
 /// How a delivery counts in its pool.
@@ -32,7 +32,7 @@ impl DeliveryClass {
     const ALL: [Self; 3] = [Self::Quick, Self::Slow, Self::Replay];
 }
 
-/// How a lane's deliveries went lately.
+/// How quick the last delivery of a lane was.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LanePace {
     /// Whether the last one that ended was quick, and when it ended.
@@ -40,7 +40,7 @@ pub(super) struct LanePace {
 }
 
 impl LanePace {
-    /// A delivery that began then is over.
+    /// A delivery that began then has ended.
     pub(super) const fn end(&mut self, began: i64, now: i64) {
         self.last = Some((!is_slow(began, now), now));
     }
@@ -105,13 +105,13 @@ struct PoolOrigin {
     share: PoolShare,
 }
 
-/// The lanes of a pool with something to send, and what runs in it.
+/// The lanes of a pool that have a job to send, and what is in flight.
 #[derive(Debug, Default)]
 pub(super) struct PoolQueue {
     quick: BTreeSet<(u64, LaneKey)>,
     slow: BTreeSet<(u64, LaneKey)>,
     replays: BTreeSet<(u64, LaneKey)>,
-    /// Deliveries that were begun.
+    /// Deliveries that were started.
     begun: u64,
     share: PoolShare,
     replays_in_flight: u32,
@@ -133,7 +133,7 @@ impl PoolQueue {
         self.quick.is_empty() && self.slow.is_empty() && self.replays.is_empty()
     }
 
-    /// The place of a lane that begins to wait now: the lower goes first.
+    /// The rank of a lane that starts to wait now: the lowest goes first.
     pub(super) fn rank(&self, priority: u32) -> u64 {
         self.begun.saturating_add(u64::from(priority) * AGE_STEP)
     }
@@ -157,7 +157,7 @@ impl PoolQueue {
         self.origins.entry(Arc::clone(origin)).or_default().lanes += 1;
     }
 
-    /// A lane may not any more.
+    /// A lane may no longer send in this pool.
     pub(super) fn remove_lane(&mut self, origin: &Arc<str>) {
         debug_assert!(self.lanes > 0, "a lane leaves a pool that has none");
         self.lanes = self.lanes.saturating_sub(1);
@@ -173,7 +173,7 @@ impl PoolQueue {
         }
     }
 
-    /// The lane whose turn it is, of those that `may` begin another.
+    /// The lane whose turn it is, among those that `may` start another delivery.
     pub(super) fn next(
         &self,
         concurrency: u32,
@@ -258,7 +258,7 @@ mod tests {
         LaneKey { lane: Uuid::from_u128(number), part: 0 }
     }
 
-    /// With strict priority a backlog at `sequence` 1 starved whoever had a higher one for ever.
+    /// With strict priority a backlog at `sequence` 1 starved subscriptions with a higher one for ever.
     #[test]
     fn whoever_waits_gets_a_turn_after_as_many_deliveries_as_priority_is_worth() {
         for (one, other, passed) in [(1, 99, 784), (99, 100, 8), (5, 6, 8), (7, 7, 1), (0, 1000, 8000)] {

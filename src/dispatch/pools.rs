@@ -1,8 +1,8 @@
-//! Pools in use: how many deliveries run, and how many may begin. Whose turn it is, is `turns`' business.
+//! Pools: how many deliveries are in flight, and how many may start. Whose turn it is, is decided by `pool_queue`.
 //!
-//! - A full pool holds up nobody but its own lanes.
-//! - No more begin in a minute than the rate says, and no fewer either where enough wait: nothing is rounded away, however
-//!   often the pool is asked. Time comes in as the log's, which never falls.
+//! - A full pool delays only its own lanes.
+//! - In a minute exactly as many deliveries start as the rate says, if enough jobs wait: nothing is lost to rounding,
+//!   however often the pool is asked. Time is the log's, which never falls.
 
 use super::pool_queue::{DeliveryClass, PoolQueue};
 use contract::Pool;
@@ -13,14 +13,14 @@ pub(super) struct PoolPlan {
     pub(super) concurrency: u32,
     rate_per_minute: Option<u32>,
     pub(super) in_flight: u32,
-    /// Deliveries that may begin now, in parts of [`TOKEN`].
+    /// Deliveries that may start now, in units of [`TOKEN`].
     tokens: i64,
     refilled_at: i64,
-    /// Lanes with something to send.
+    /// Lanes with a job to send.
     pub(super) ready: PoolQueue,
 }
 
-/// One delivery. A rate per minute gains exactly itself of these each millisecond, so there is no remainder to lose.
+/// The price of one delivery. Each millisecond adds exactly the rate per minute, so there is no remainder to lose.
 const TOKEN: i64 = 60_000;
 
 impl PoolPlan {
@@ -37,24 +37,24 @@ impl PoolPlan {
         plan
     }
 
-    /// The pool is another one from now on; what runs, runs.
+    /// Applies a changed definition; deliveries in flight are not affected.
     pub(super) fn change(&mut self, pool: &Pool) {
         (self.concurrency, self.rate_per_minute) = (pool.concurrency, pool.rate_per_minute);
         self.tokens = self.tokens.min(self.tokens_max());
     }
 
-    /// Whether deliveries run in it, or a lane waits in it.
+    /// Whether deliveries are in flight in it, or lanes use it.
     pub(super) fn is_used(&self) -> bool {
         self.in_flight > 0 || self.ready.is_used() || !self.ready.is_empty()
     }
 
-    /// A second's worth may begin at once, at least one.
+    /// Tokens for one second of the rate, at least for one delivery.
     fn burst(&self) -> i64 {
         self.rate_per_minute.map_or(TOKEN, |rate| (i64::from(rate) * 1000).max(TOKEN))
     }
 
-    /// What a pool that is asked late may have gained: the burst, or less than one delivery more where that is one, so that
-    /// a rate of one a second is not lowered by whoever asks a moment late.
+    /// The most tokens a pool may hold: the burst. If that is one delivery, almost one more, so that a rate of one per
+    /// second is kept although the pool is asked a moment late.
     fn tokens_max(&self) -> i64 {
         let second = self.rate_per_minute.map_or(0, |rate| i64::from(rate) * 1000);
         self.burst().max((TOKEN + second).min(2 * TOKEN - 1))
@@ -67,13 +67,13 @@ impl PoolPlan {
         self.refilled_at = self.refilled_at.max(now);
     }
 
-    /// Whether a delivery may begin.
+    /// Whether a delivery may start.
     pub(super) fn has_room(&mut self, now: i64) -> bool {
         self.refill(now);
         self.in_flight < self.concurrency && (self.rate_per_minute.is_none() || self.tokens >= TOKEN)
     }
 
-    /// When it may, where only the rate is in the way.
+    /// When the next delivery may start, if only the rate prevents it.
     pub(super) fn next_token(&self) -> Option<i64> {
         let rate = i64::from(self.rate_per_minute?).max(1);
         let is_short = self.in_flight < self.concurrency && self.tokens < TOKEN && !self.ready.is_empty();

@@ -1,10 +1,10 @@
-//! The worker: carries out what the planner says, for one log.
+//! The worker: carries out what the planner picks, for one log.
 //!
-//! - It is only a reader of the log, until something came of a delivery.
-//! - One worker at a time has a log: alone with a file or in memory, by a lease where several brokers share it. Before
-//!   every delivery the lease is looked at again.
-//! - A job that failed goes back to the planner when that is durable; so every attempt has a higher token.
-//! - What was under way when a broker died was never written down: whoever comes next sends it again.
+//! - It only reads the log until a delivery ends; results are stored in reports.
+//! - One worker at a time serves a log: by itself if the log is in files or in memory, by a lease if several brokers
+//!   share it. The lease is checked before every delivery.
+//! - A failed job returns to the planner when the failure is durable, so every attempt has a higher token.
+//! - Deliveries that are in flight when a broker dies are not stored: the next worker sends these jobs again.
 
 mod outcomes;
 mod recording;
@@ -27,19 +27,19 @@ use std::time::Duration;
 use tokio::task::{JoinError, JoinSet};
 use uuid::Uuid;
 
-/// Pages read before deliveries get their turn.
+/// Pages read before the next deliveries are started.
 const PAGES_PER_STEP: usize = 8;
-/// What may be delivered and not written down yet; more waits.
+/// Most results that may wait to be recorded; further jobs are not sent.
 const UNRECORDED_MAX: usize = 20_000;
-/// After a report could not be written, it is tried again after this long, in milliseconds.
+/// The wait before a failed report is submitted again, in milliseconds.
 const RECORD_RETRY_MILLIS: i64 = 1000;
-/// Jobs that expire at a time; more wait.
+/// Most jobs that expire at the same time.
 const EXPIRING_MAX: usize = 256;
-/// How long deliveries that are under way are waited for when the broker stops.
+/// How long a stopping broker waits for deliveries in flight.
 const FINISH_MAX: Duration = Duration::from_secs(10);
-/// A lane that came this far without a word is written down.
+/// The settled offset of a lane is recorded when it is this far behind, although no job ended.
 const SETTLED_EVERY: u64 = 4096;
-/// All lanes are looked at after this part of that was walked or passed: there may be thousands.
+/// All lanes are checked for that after this part of the interval was scanned or appended: there may be thousands.
 const CHECKS_PER_INTERVAL: u64 = 4;
 
 pub(crate) struct DispatchWorker {
@@ -50,33 +50,33 @@ pub(crate) struct DispatchWorker {
     pub(super) planner: Planner,
     pub(super) feeders: BTreeMap<u32, TopicFeeder>,
     pub(super) sources: HashMap<LaneKey, LaneSource>,
-    /// What each lane was last seen as.
+    /// The last entry about each lane that is planned.
     pub(super) known: BTreeMap<Uuid, Position>,
     pub(super) reconciled_at: Option<(Position, Position, usize)>,
-    /// Whether a lane must be built anew though nothing was said about it.
+    /// Whether a lane must be rebuilt although no entry is newer.
     pub(super) must_reconcile: bool,
-    /// Lanes that could not be built, and when that is tried again.
+    /// Lanes that could not be built.
     pub(super) unbuilt: BTreeMap<Uuid, UnbuiltLane>,
-    /// The last task taken in.
+    /// The last task that was offered.
     pub(super) last_task: Sequence,
     pub(crate) deliveries: JoinSet<DeliveryResult>,
     report: RecordDeliveries,
-    /// Being written: its failures go back to the planner when it is.
+    /// The report that is being appended. Its failed jobs return to the planner when it is durable.
     pub(crate) recording: JoinSet<(RecordDeliveries, Result<()>)>,
     unrecorded: usize,
-    /// Writing failed: it is tried again then, and nothing is sent before it has worked.
+    /// An append failed: when it is retried. Nothing is sent until it has succeeded.
     record_again_at: Option<i64>,
-    /// Whether no more jobs may become rows.
+    /// Whether the limit of open jobs is reached.
     pub(super) is_full: bool,
-    /// Jobs whose events are looked up because they expired.
+    /// Expired jobs whose events are being looked up.
     expiring: usize,
-    /// What was walked since all lanes were looked at, and the position then.
+    /// Events scanned since all lanes were checked, and the position then.
     scanned_since_check: u64,
     checked_at: Position,
     pub(crate) recorded: HashMap<Uuid, Sequence>,
-    /// Jobs whose removal with their events was logged, by lane.
+    /// Jobs that were removed with their events, as far as that was logged, by lane.
     removed_logged: BTreeMap<Uuid, u64>,
-    /// Lanes that name a pool which does not exist; the default one delivers in its place.
+    /// Lanes that name a missing pool; the default pool delivers for them.
     pub(super) without_pool: HashMap<Uuid, String>,
     /// The entry that last closed the breaker of each lane's target.
     pub(super) breakers_closed: HashMap<Uuid, Position>,
@@ -85,19 +85,19 @@ pub(crate) struct DispatchWorker {
 /// A lane that could not be built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct UnbuiltLane {
-    /// The last entry about it then: a later one may have repaired it.
+    /// The last entry about the lane when that failed: a newer one may have repaired it.
     pub(super) touched: Position,
     pub(super) retry_at: i64,
 }
 
-/// What a turn came to.
+/// What the worker does after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WorkerStep {
-    /// Take another at once.
+    /// Take another step at once.
     More,
-    /// Nothing to do until something happens, or until then.
+    /// Wait for an event, at most until this time.
     Wait(Option<i64>),
-    /// Nothing may be delivered until dispatch is resumed.
+    /// Wait until dispatch is resumed.
     Paused,
     /// The log is gone.
     Over,
@@ -127,14 +127,14 @@ impl DispatchWorker {
             scanned_since_check: 0,
             checked_at: Position::ZERO,
             recorded: HashMap::new(),
-            // What was removed before is no news.
+            // What was removed before this start is not logged again.
             removed_logged: ledger.dispatch().removed_jobs().clone(),
             without_pool: HashMap::new(),
             breakers_closed: HashMap::new(),
         }
     }
 
-    /// Works until the log closes or is let go.
+    /// Runs until the log is closed or dropped.
     pub(crate) async fn run(mut self) {
         let Some((mut closing, mut position)) = self.ledger.upgrade().map(|it| (it.closing(), it.position())) else {
             return;
@@ -164,7 +164,7 @@ impl DispatchWorker {
                 }
                 Some(written) = self.recording.join_next(), if !self.recording.is_empty() => self.report_recorded(written),
                 moved = position.changed() => if moved.is_err() { return },
-                // The entry that resumes dispatch may be the default log's.
+                // The entry that resumes dispatch may be in the default log.
                 moved = default_position.changed(), if turn == WorkerStep::Paused => if moved.is_err() { return },
                 () = sleep => (),
             }
@@ -172,7 +172,7 @@ impl DispatchWorker {
         self.finish().await;
     }
 
-    /// Does what can be done now.
+    /// Does everything that can be done now.
     pub(crate) async fn step(&mut self) -> WorkerStep {
         let Some(ledger) = self.ledger.upgrade() else { return WorkerStep::Over };
         let now = ledger.now();
@@ -188,7 +188,7 @@ impl DispatchWorker {
             Ok(Ok(renew)) => renew,
             Ok(Err(until)) => {
                 self.drop_plan();
-                // What came of deliveries is so, whoever makes the next ones.
+                // Results are recorded although another worker makes the next deliveries.
                 self.record(&ledger);
                 return WorkerStep::Wait(Some(until));
             }
@@ -196,7 +196,7 @@ impl DispatchWorker {
         };
         match self.work(&ledger, now).await {
             Ok(true) => WorkerStep::More,
-            // What waits in the planner cannot be sent before writing works.
+            // Waiting jobs cannot be sent before the append succeeds.
             Ok(false) if self.record_again_at.is_some() => WorkerStep::Wait(self.record_again_at),
             Ok(false) => {
                 let unbuilt = self.unbuilt.values().map(|lane| lane.retry_at).min();
@@ -219,7 +219,7 @@ impl DispatchWorker {
             let Some(tail) = registry.topic_numbered(number).map(|topic| topic.tail()) else { continue };
             let mut moves = true;
             for _ in 0..PAGES_PER_STEP {
-                // A topic that cannot be read holds up no other, nor what is ready to be sent.
+                // A topic that cannot be read delays no other one, and no job that is ready.
                 let stepped = walk.step(ledger, number, tail, &mut self.planner, now).await;
                 moves = stepped.unwrap_or_else(|error| {
                     failed = Some(error);
@@ -239,13 +239,13 @@ impl DispatchWorker {
         failed.filter(|_| !more).map_or(Ok(more), Err)
     }
 
-    /// Sends what may go; whether something ended without that, and made room for what is not read yet.
+    /// Starts the deliveries that may begin. True if a job ended without one, so that more can be read.
     fn send(&mut self, ledger: &Arc<Ledger>, now: i64) -> bool {
-        // Read before the lease is looked at: so it is below whatever a later owner writes.
+        // Read before the lease is checked: so the token is below everything a later owner appends.
         let token = ledger.position().borrow().get();
         let mut made_room = false;
         if self.record_again_at.is_some() {
-            // What came of it could not be written either, and it would be sent once more.
+            // The result could not be recorded either, and the job would be sent again.
             return made_room;
         }
         while self.unrecorded < UNRECORDED_MAX && self.expiring < EXPIRING_MAX && self.holds_lease(ledger, now) {
@@ -258,7 +258,8 @@ impl DispatchWorker {
         made_room
     }
 
-    /// Sends a job, or lets it expire; not one that a person, or the end of its event, has ended since it was planned.
+    /// Sends a job or lets it expire. False if the job was ended since it was planned, by a person or by the removal of
+    /// its event.
     fn begin(
         &mut self,
         ledger: &Arc<Ledger>,
@@ -294,8 +295,8 @@ impl DispatchWorker {
         self.report.lanes.entry(lane).or_default()
     }
 
-    /// Says of which subscriptions retention removed events that were to be delivered once more: nobody else does, as nothing
-    /// is left of such a job.
+    /// Logs for which subscriptions retention removed events of jobs that waited for another attempt. Nothing else
+    /// shows it, because nothing is left of such a job.
     fn log_removed(&mut self, ledger: &Ledger) {
         let rows = ledger.dispatch();
         if *rows.removed_jobs() == self.removed_logged {
@@ -311,7 +312,7 @@ impl DispatchWorker {
         self.removed_logged = rows.removed_jobs().clone();
     }
 
-    /// Lanes that came far without a word are worth one.
+    /// Adds the lanes to the report whose settled offset is far ahead of the recorded one.
     fn report_settled(&mut self, position: Position) {
         let every = SETTLED_EVERY.max(64 * self.sources.len() as u64);
         let passed = position.get().saturating_sub(self.checked_at.get());
@@ -324,7 +325,7 @@ impl DispatchWorker {
         let far = candidates.iter().filter_map(|key| {
             let settled = self.settled(*key)?;
             let written = self.recorded.get(&key.lane).copied().unwrap_or_default();
-            // The end of a replay is worth a word in any case.
+            // The end of a replay is always recorded.
             let is_end = self.is_end(*key, settled) && written < settled;
             (settled.get().saturating_sub(written.get()) >= every || is_end).then_some(key.lane)
         });
@@ -343,7 +344,7 @@ impl DispatchWorker {
         self.planner.settled(key, reached)
     }
 
-    /// Writes everything down that came of deliveries so far.
+    /// Records all results there are, and waits for it.
     pub(super) async fn flush(&mut self, ledger: &Arc<Ledger>) -> Result<()> {
         loop {
             self.record_again_at = None;
@@ -357,7 +358,7 @@ impl DispatchWorker {
         }
     }
 
-    /// Begins nothing more, waits a while for what is under way, and leaves the log to others.
+    /// Waits a while for the deliveries in flight, records their results, and gives up the lease.
     async fn finish(mut self) {
         let deadline = tokio::time::Instant::now() + FINISH_MAX;
         while let Ok(Some(result)) = tokio::time::timeout_at(deadline, self.deliveries.join_next()).await {
@@ -368,14 +369,14 @@ impl DispatchWorker {
             tracing::warn!(%error, "what came of the last deliveries could not be written; they are made again");
         }
         if ledger.log().is_shared() && self.holds_lease(&ledger, ledger.now()) {
-            // Nobody has to wait for the lease to end.
+            // Another broker need not wait until the lease expires.
             let _ = ledger.submit(TakeLease { owner: self.context.owner, lease_millis: 0, is_alone: false }).await;
         }
     }
 }
 
-/// What a task of the worker's came to; nothing where it was ended from outside. One that panicked has left the plan half
-/// done: the worker panics too, which is an incident, and the plan is made again from the log.
+/// The result of a task of the worker; `None` if it was aborted. A task that panicked has left the plan in an unknown
+/// state: the worker panics too, which is an incident, and the plan is rebuilt from the log.
 fn task_result<T>(task: std::result::Result<T, JoinError>) -> Option<T> {
     match task.map_err(JoinError::try_into_panic) {
         Ok(came) => Some(came),

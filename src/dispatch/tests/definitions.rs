@@ -5,10 +5,14 @@ use contract::{DispatchJob, Error, NewSubscription, SubscriptionChange, TopicId}
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
+/// A signing secret of the caller's own.
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
 fn value(name: &str, text: &str) -> Value {
     match name {
         "retrySchedule" => text.split(',').collect(),
         _ if text == "null" => Value::Null,
+        "signing" => json!({"secrets": [SECRET]}),
         "eventTypes" => json!([{"type": format!("{TYPE}.{text}.v1")}]),
         "startFrom" => text.parse::<u64>().map_or_else(|_| json!(text), |offset| json!({"offset": offset})),
         _ => text.parse::<u64>().map_or_else(|_| json!(text), |number| json!(number)),

@@ -25,11 +25,12 @@ pub(super) struct DispatchFixture {
 pub(super) struct FixtureSettings {
     pub(super) max_open_jobs: u32,
     pub(super) secret_key: String,
+    pub(super) allow_private: bool,
 }
 
 impl Default for FixtureSettings {
     fn default() -> Self {
-        Self { max_open_jobs: limits::OPEN_JOBS_MAX, secret_key: "k".to_owned() }
+        Self { max_open_jobs: limits::OPEN_JOBS_MAX, secret_key: "k".to_owned(), allow_private: true }
     }
 }
 
@@ -39,7 +40,7 @@ fn config(settings: &FixtureSettings) -> Config {
     config.types.unregistered = UnregisteredPolicy::Accept;
     config.tenant.required = false;
     config.dispatch.enabled = false;
-    config.dispatch.allow_private_targets = true;
+    config.dispatch.allow_private_targets = settings.allow_private;
     config.dispatch.secret_key = Some(crate::config::SecretKey(settings.secret_key.clone()));
     config
 }

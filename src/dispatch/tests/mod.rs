@@ -11,6 +11,7 @@
 //! jobs status=ERROR  -> mail/1
 //! restart    reopen                                      another worker; another broker on the same log
 //! limit 4                                                the same, with at most four open jobs
+//! public                                                 the same, with targets in public networks only
 //! key k2                                                 the same, with another key for secrets
 //! advance 5000                                           milliseconds pass
 //! step -5000                                             the wall clock alone is set ahead or back, in milliseconds
@@ -34,7 +35,6 @@ mod fixture;
 mod history;
 mod known_pitfalls;
 mod lists;
-mod lost_key;
 mod modes;
 mod more_commands;
 mod operational_events;
@@ -45,6 +45,7 @@ mod races;
 mod receiver;
 mod removed_events;
 mod replays;
+mod secrets;
 mod several_brokers;
 mod topics;
 
@@ -123,6 +124,10 @@ impl DispatchFixture {
             }
             "key" => {
                 self.settings.secret_key = rest[0].to_owned();
+                return Box::pin(self.ask("reopen")).await;
+            }
+            "public" => {
+                self.settings.allow_private = false;
                 return Box::pin(self.ask("reopen")).await;
             }
             "reopen" => {

@@ -210,13 +210,13 @@ fn a_receiver_that_hangs_leaves_places_of_its_pool_to_others() {
         {hang}
         publish a b c d e f g h i j k l type=big
         run                         ->
-        flying                      -> 6
+        flying                      -> 5
         publish a b c type=small
         run                         -> quick/13:200 quick/14:200 quick/15:200
         advance 10000
         publish a b type=small
         run                         -> quick/16:200 quick/17:200
-        flying                      -> 6
+        flying                      -> 5
         unsubscribe quick
         run                         ->
         flying                      -> 8
@@ -237,5 +237,25 @@ fn a_lower_priority_gets_its_turn_in_the_end() {
         {many}
         run-until last 25           -> soon
     "
+    ));
+}
+
+/// Replays with a dead letter counted as running for ever, and the ninth was refused.
+#[test]
+fn a_replay_whose_jobs_were_given_up_runs_no_more() {
+    let replay = "answer mail/1 500\nreplay mail 1 1 -> 1\nrun -> mail/1:500\n";
+    check(&format!(
+        "
+        subscribe mail attempts=1
+        publish a
+        run                         -> mail/1:200
+        {}
+        pause mail
+        {}
+        replay mail 1 1             -> OVERLOADED
+        resume mail
+        ",
+        replay.repeat(10),
+        "replay mail 1 1 -> 1\n".repeat(8),
     ));
 }

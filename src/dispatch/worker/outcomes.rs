@@ -30,7 +30,7 @@ impl DispatchWorker {
         let attempt = match result {
             JobResult::Attempted(attempt) => attempt,
             JobResult::Gone => {
-                // Retention was faster.
+                // Retention removed the event before it was delivered.
                 self.lane_report(key.lane).gone.push(sequence);
                 return self.planner.job_ended(key, sequence, AfterAttempt::Over, now);
             }
@@ -76,7 +76,7 @@ impl DispatchWorker {
         self.report.failed.push(FailedJob { job: id, subscription, event, digest, attempt, next });
     }
 
-    /// How often a job was put off in a row.
+    /// How many times in a row a job was deferred.
     fn deferrals(&self, job: JobKey) -> u32 {
         let Some(ledger) = self.ledger.upgrade() else { return 0 };
         let slot = ledger.dispatch().lane(job.lane).and_then(|lane| lane.slot(job.sequence));
@@ -86,7 +86,7 @@ impl DispatchWorker {
         }
     }
 
-    /// Whoever listens hears that a target fails, or does not any more.
+    /// Publishes an operations event: a target fails, or has recovered.
     fn announce_target(&self, target: &str, turned: BreakerChange) {
         let Some(ledger) = self.context.default.upgrade() else { return };
         let tell = AnnounceTarget { target: target.to_owned(), is_failing: turned == BreakerChange::Failing };
@@ -98,7 +98,7 @@ impl DispatchWorker {
     }
 }
 
-/// Whether an attempt shows its target alive; nothing where it did not get there for a reason of our own.
+/// Whether an attempt shows that its target responds; `None` if the broker itself kept it from being sent.
 fn is_alive(outcome: AttemptOutcome, status: Option<u16>) -> Option<bool> {
     match (outcome, status) {
         (AttemptOutcome::Failed { retryable: false } | AttemptOutcome::Deferred { .. }, None) => None,

@@ -1,4 +1,5 @@
-//! Writing the outcomes of deliveries to the log, and what the worker does once they are there, or could not be put there.
+//! Recording: results of deliveries are appended to the log, and the plan is updated when they are durable or the
+//! append failed.
 
 use super::{DispatchWorker, RECORD_RETRY_MILLIS, task_result};
 use crate::dispatch::lane::{AfterAttempt, LaneKey};
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 impl DispatchWorker {
-    /// Writes down what there is, one report at a time.
+    /// Submits the report, unless one is being appended.
     pub(super) fn record(&mut self, ledger: &Arc<Ledger>) {
         let is_later = self.record_again_at.is_some_and(|at| self.clock.now() < at);
         if self.report.is_empty() || !self.recording.is_empty() || is_later {
@@ -20,7 +21,7 @@ impl DispatchWorker {
         for (lane, of_lane) in &mut report.lanes {
             let settled = self.settled(LaneKey { lane: *lane, part: 0 }).unwrap_or_default();
             of_lane.settled = if *lane == TASKS { Sequence::ZERO } else { settled };
-            // What comes of the last deliveries of a lane that is gone is no reason to remember it.
+            // Late results of a lane that was deleted must not bring it back.
             if self.known.contains_key(lane) {
                 self.recorded.insert(*lane, settled);
             }
@@ -65,7 +66,7 @@ impl DispatchWorker {
                 NextStep::Dead | NextStep::Expired => AfterAttempt::Dead,
             };
             self.planner.job_ended(key, sequence, back, now);
-            // What was held up by it may be settled now.
+            // The settled offset may have moved.
             let written = self.recorded.get(&key.lane).copied().unwrap_or_default();
             if key.lane != TASKS && self.settled(key).is_some_and(|settled| settled > written) {
                 self.lane_report(key.lane);
@@ -73,8 +74,8 @@ impl DispatchWorker {
         }
     }
 
-    /// Whether the log has a job as it was reported. A person may have ended it, or had it tried again, while it was under
-    /// way; then the log is right.
+    /// Whether the log agrees with the report about a job. A person may have ended or retried it while it was in
+    /// flight; then the log is right.
     fn is_as_reported(&self, failed: &FailedJob) -> bool {
         let Some(ledger) = self.ledger.upgrade() else { return true };
         let slot = ledger.dispatch().lane(failed.job.lane).and_then(|lane| lane.slot(failed.job.sequence));
@@ -85,14 +86,14 @@ impl DispatchWorker {
         is_dead == matches!(failed.next, NextStep::Dead | NextStep::Expired)
     }
 
-    /// Has a lane built anew from the log.
+    /// Has a lane rebuilt from the log.
     fn rebuild(&mut self, lane: Uuid) {
         if self.known.remove(&lane).is_some() {
             self.must_reconcile = true;
         }
     }
 
-    /// What could not be written is written with what comes next.
+    /// Results that could not be recorded become part of the next report.
     fn merge_unrecorded(&mut self, report: RecordDeliveries, error: &Error) {
         if self.record_again_at.is_none() {
             tracing::warn!(%error, "what came of deliveries could not be written; nothing is sent until it is");
