@@ -119,7 +119,7 @@ pub struct Claim {
     pub handler: String,
     /// The event's topic.
     pub topic: TopicId,
-    /// The event's number there.
+    /// The event's number there. Of a republished event it is the number of the first one: a claim is of all copies.
     pub sequence: Sequence,
     /// The event.
     pub event_id: Uuid,

@@ -1,6 +1,6 @@
-//! Offers: events that a group hands to one of its members, claimed by the handler named like the group.
+//! Assignments: events that a shared group hands to one of its members, claimed for the handler named like the group.
 //!
-//! - The same decision as any claim, but for the order: the group sees to that itself.
+//! - The same decision as for any claim, except for the order, which the group keeps itself.
 
 use super::claim_decision::{ClaimRequest, ClaimVerdict, OrderedBy, decide_claim};
 use super::order::AggregateReads;
@@ -13,35 +13,40 @@ use uuid::Uuid;
 /// An event for a member.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OfferedEvent {
+    /// Where it is stored.
     pub(crate) sequence: Sequence,
+    /// The sequence that identifies it: its original's, if it is a copy.
+    pub(crate) key: Sequence,
     pub(crate) event: Uuid,
 }
 
-/// Who offers to whom, and on what terms.
+/// Whose events are offered, to which member, and with which policy.
 pub(crate) struct MemberOffer {
     pub(crate) handler: String,
     pub(crate) topic: Arc<RegisteredTopic>,
     pub(crate) owner: String,
-    /// What the default log says of the handler, where it is decided in another.
+    /// The handler's policy in the default log, if another log decides.
     pub(crate) policy: Option<NewHandler>,
     pub(crate) defaults: ClaimDefaults,
 }
 
 impl MemberOffer {
-    /// The claim's key.
+    /// The claim's key; the sequence is the one that identifies the event.
     pub(crate) fn key(&self, sequence: Sequence) -> ClaimKey {
         ClaimKey { handler: self.handler.clone(), topic: self.topic.number.0, sequence }
     }
 
-    /// Gives the event to the member, if it may be worked on.
+    /// Claims the event for the member, if it can be worked on.
     pub(crate) fn claim_for_member(
         &self,
         offer: OfferedEvent,
         decision: &mut Decision<'_>,
     ) -> Result<Option<ClaimRow>> {
         let request = ClaimRequest {
-            key: self.key(offer.sequence),
+            key: self.key(offer.key),
             topic: Arc::clone(&self.topic),
+            found_at: offer.sequence,
+            is_original_removed: false,
             event: offer.event,
             aggregate: None,
             owner: self.owner.clone(),

@@ -1,14 +1,15 @@
 //! Claiming, one or several events at a time: each item has its own answer, each log makes one decision.
 //!
-//! - Under a key a log decides all of its items or none, and keeps the answer to all of them in the same append. Items of
-//!   several logs take several appends; their answer is kept behind the last, by whoever asked.
+//! - A republished copy is claimed under its original's sequence, so that a handler does an event once, whichever copy it claims.
+//! - Under an idempotency key a log decides all of its items or none, and stores the reply to all of them in the same append.
+//!   Items of several logs take several appends; their reply is stored after the last one by the route.
 
 use super::claim_decision::{ClaimEvents, ClaimRequest, ClaimVerdict, OrderedBy};
 use super::order::{self, AggregateReads};
 use super::policy::ClaimDefaults;
 use super::{Claims, UNKNOWN_OWNER, check_name, view};
 use crate::events::original_of;
-use crate::ledger::{ClaimKey, ReplyRecorder, read_failed};
+use crate::ledger::{ClaimKey, Ledger, ReplyRecorder, changed_concurrently, decide_while_unknown, read_failed};
 use crate::logs::{LocatedTopic, LogRef};
 use contract::{
     ClaimAnswer, ClaimOutcome, Error, Kind, NewClaim, Result, Sequence, Timestamp, TopicId, Violation, limits,
@@ -16,13 +17,11 @@ use contract::{
 use futures_util::future::join_all;
 use log::{ReadLimit, ReadRange, Record, RecordHeader};
 use std::collections::{BTreeSet, HashMap};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// How often one request is decided anew because something changed under it, before it is told to come back.
-pub(super) const TRIES_MAX: usize = 8;
-
-/// Events of a request this near to each other are read at once, with those between them.
+/// Events of a request that are this close to each other are read at once, with those between them.
 const GAP_MAX: u64 = 4;
 /// Most bytes of events read at once for their headers.
 const RUN_BYTES: usize = 4 * 1024 * 1024;
@@ -33,8 +32,8 @@ pub(super) struct LogItems<T> {
     pub(super) items: Vec<(usize, T)>,
 }
 
-/// Sorts items by the log that decides them; the order within each is kept. An answer is kept where one log decides all
-/// of it.
+/// Sorts items by the log that decides them; the order within each is kept. A reply is stored by the decision only if one
+/// log decides all items.
 pub(super) fn group_by_log<T, A: 'static>(
     items: Vec<(usize, LogRef, T)>,
     recorder: ReplyRecorder<ItemResults<A>>,
@@ -50,11 +49,11 @@ pub(super) fn group_by_log<T, A: 'static>(
     (parts, recorder)
 }
 
-/// One answer per item of a request; those nobody gave are told so.
+/// One answer per item of a request.
 #[derive(Clone)]
 pub(super) struct ItemAnswers<T>(Vec<Option<Result<T>>>);
 
-/// What all items of a request are answered.
+/// The answers to all items of a request.
 pub(super) type ItemResults<T> = Vec<Result<T>>;
 
 impl<T> ItemAnswers<T> {
@@ -68,29 +67,30 @@ impl<T> ItemAnswers<T> {
         }
     }
 
+    /// The same answer for several items.
+    pub(super) fn put_all<I>(&mut self, items: &[(usize, I)], answer: &Error) {
+        items.iter().for_each(|(index, _)| self.put(*index, Err(answer.clone())));
+    }
+
     pub(super) fn finish(self) -> ItemResults<T> {
-        let changing = || {
-            let detail = "What this request rests on keeps changing under it; try again.";
-            Err(Error::new(Kind::Overloaded, detail).with_retry_after(1))
-        };
-        self.0.into_iter().map(|answer| answer.unwrap_or_else(changing)).collect()
+        debug_assert!(self.0.iter().all(Option::is_some), "every item has an answer");
+        self.0.into_iter().map(|answer| answer.unwrap_or_else(no_answer)).collect()
     }
 }
 
-/// An event somebody wants to claim.
+/// An event to be claimed.
 #[derive(Clone)]
 struct FoundEvent {
     located: LocatedTopic,
     header: RecordHeader,
-    /// The sequence it is known by: where it was published again, the first one's. So whoever has done the one has done
-    /// the other.
-    sequence: Sequence,
+    /// The sequence that identifies it: its original's, if it is a copy.
+    key: Sequence,
 }
 
 impl FoundEvent {
     fn of(located: &LocatedTopic, record: &Record) -> Self {
-        let sequence = original_of(record).unwrap_or(record.header.sequence);
-        Self { located: located.clone(), header: record.header, sequence }
+        let key = original_of(record).unwrap_or(record.header.sequence);
+        Self { located: located.clone(), header: record.header, key }
     }
 }
 
@@ -109,7 +109,7 @@ pub(super) fn check_count(count: usize) -> Result<()> {
 }
 
 impl Claims<'_> {
-    /// Claims one event, or says why not.
+    /// Claims one event.
     pub(crate) async fn claim(&self, claim: NewClaim, recorder: ReplyRecorder<ClaimOutcome>) -> Result<ClaimOutcome> {
         let mut answers = self.claim_several(vec![claim], recorder.map_answer(single_answer)).await;
         answers.pop().unwrap_or_else(no_answer)
@@ -146,70 +146,98 @@ impl Claims<'_> {
         answers.finish()
     }
 
-    /// Has one log decide its items, those again that must know more; under a key, all of them.
+    /// Has one log decide its items. Those that need a read are decided again; under an idempotency key, all of them.
     async fn decide_claims(
         &self,
-        LogItems { place, mut items }: LogItems<ClaimRequest>,
+        LogItems { place, items }: LogItems<ClaimRequest>,
         answers: &mut ItemAnswers<ClaimOutcome>,
         recorder: &ReplyRecorder<ItemResults<ClaimOutcome>>,
     ) {
-        let (ledger, whole) = (self.logs.ledger(&place), recorder.is_enabled());
-        for _ in 0..TRIES_MAX {
-            let (indexes, wanted): (Vec<_>, Vec<_>) = items.into_iter().unzip();
-            let request = Arc::new(wanted);
-            let recorder =
-                if whole { self.claim_recorder(recorder, &indexes, &request, answers) } else { ReplyRecorder::disabled() };
-            let take = ClaimEvents { items: Arc::clone(&request), defaults: self.defaults(), all_or_none: whole };
-            let taken = ledger.submit_recording(take, recorder).await;
-            let taken = taken.unwrap_or_else(|error| indexes.iter().map(|_| Err(error.clone())).collect());
-            let is_undone = whole && taken.iter().any(|taken| matches!(taken, Ok(ClaimVerdict::NeedsRead(_))));
-            items = Vec::new();
-            let mut unsure = Vec::new();
-            for ((index, wanted), taken) in indexes.into_iter().zip(request.iter()).zip(taken) {
-                match taken {
-                    Ok(ClaimVerdict::NeedsRead(need)) => unsure.push((index, wanted.clone(), need)),
-                    _ if is_undone => items.push((index, wanted.clone())),
-                    Ok(ClaimVerdict::Stale) => {
-                        let topic = &wanted.topic.topic.definition.id;
-                        self.stale.note(&wanted.key.handler, topic, wanted.key.sequence);
-                        answers.put(index, Ok(outcome(wanted, &ClaimVerdict::Stale, self.defaults())));
-                    }
-                    taken => answers.put(index, taken.map(|taken| outcome(wanted, &taken, self.defaults()))),
-                }
-            }
-            let reads = unsure.into_iter().map(async |(index, mut request, need)| {
-                let read = order::read(ledger, &mut request, need).await;
-                (index, read.map(|()| request))
-            });
-            for (index, read) in join_all(reads).await {
-                match read {
-                    Ok(request) => items.push((index, request)),
-                    Err(error) => answers.put(index, Err(error)),
-                }
-            }
-            items.sort_unstable_by_key(|(index, _)| *index);
-            if items.is_empty() {
-                return;
-            }
+        let ledger = self.logs.ledger(&place);
+        let decided = decide_while_unknown((items, answers), |(items, answers)| async move {
+            let verdicts = self.submit_claims(ledger, &items, answers, recorder).await;
+            let again = self.answer_decided(ledger, items, verdicts, answers, recorder).await;
+            Ok(if again.is_empty() { ControlFlow::Break(()) } else { ControlFlow::Continue((again, answers)) })
+        });
+        if let Ok(ControlFlow::Continue((items, answers))) = decided.await {
+            answers.put_all(&items, &changed_concurrently());
         }
     }
 
-    /// What is kept of a decision about all these: their answers beside those that are known already.
+    async fn submit_claims(
+        &self,
+        ledger: &Ledger,
+        items: &[(usize, ClaimRequest)],
+        answers: &ItemAnswers<ClaimOutcome>,
+        recorder: &ReplyRecorder<ItemResults<ClaimOutcome>>,
+    ) -> Vec<Result<ClaimVerdict>> {
+        let (indexes, requests): (Vec<_>, Vec<_>) = items.iter().cloned().unzip();
+        let (requests, all_or_none) = (Arc::new(requests), recorder.is_enabled());
+        let recorder = match all_or_none {
+            true => self.claim_recorder(recorder, &indexes, &requests, answers),
+            false => ReplyRecorder::disabled(),
+        };
+        let command = ClaimEvents { items: requests, defaults: self.defaults(), all_or_none };
+        let verdicts = ledger.submit_recording(command, recorder).await;
+        verdicts.unwrap_or_else(|error| indexes.iter().map(|_| Err(error.clone())).collect())
+    }
+
+    /// Answers the items that are decided, and reads what the others need; returns those to be decided again.
+    async fn answer_decided(
+        &self,
+        ledger: &Ledger,
+        items: Vec<(usize, ClaimRequest)>,
+        verdicts: Vec<Result<ClaimVerdict>>,
+        answers: &mut ItemAnswers<ClaimOutcome>,
+        recorder: &ReplyRecorder<ItemResults<ClaimOutcome>>,
+    ) -> Vec<(usize, ClaimRequest)> {
+        let needs_read = |verdict: &Result<ClaimVerdict>| matches!(verdict, Ok(ClaimVerdict::NeedsRead(_)));
+        let is_undone = recorder.is_enabled() && verdicts.iter().any(needs_read);
+        let (mut again, mut unread) = (Vec::new(), Vec::new());
+        for ((index, request), verdict) in items.into_iter().zip(verdicts) {
+            match verdict {
+                Ok(ClaimVerdict::NeedsRead(need)) => unread.push((index, request, need)),
+                _ if is_undone => again.push((index, request)),
+                Ok(verdict) => {
+                    if matches!(verdict, ClaimVerdict::Stale) {
+                        let topic = &request.topic.topic.definition.id;
+                        self.stale.note(&request.key.handler, topic, request.key.sequence);
+                    }
+                    answers.put(index, Ok(outcome(&request, &verdict, self.defaults())));
+                }
+                Err(error) => answers.put(index, Err(error)),
+            }
+        }
+        let reads = unread.into_iter().map(async |(index, mut request, need)| {
+            let read = order::read(ledger, &mut request, need).await;
+            (index, read.map(|()| request))
+        });
+        for (index, read) in join_all(reads).await {
+            match read {
+                Ok(request) => again.push((index, request)),
+                Err(error) => answers.put(index, Err(error)),
+            }
+        }
+        again.sort_unstable_by_key(|(index, _)| *index);
+        again
+    }
+
+    /// The reply to store with a decision: its answers, and those that are known already. `None` if it is to be repeated.
     fn claim_recorder(
         &self,
         recorder: &ReplyRecorder<ItemResults<ClaimOutcome>>,
         indexes: &[usize],
-        request: &Arc<Vec<ClaimRequest>>,
+        requests: &Arc<Vec<ClaimRequest>>,
         answers: &ItemAnswers<ClaimOutcome>,
     ) -> ReplyRecorder<Vec<Result<ClaimVerdict>>> {
-        let (indexes, wanted) = (indexes.to_vec(), Arc::clone(request));
+        let (indexes, requests) = (indexes.to_vec(), Arc::clone(requests));
         let (answers, defaults) = (answers.clone(), self.defaults());
-        recorder.map_answer(move |taken: &Vec<Result<ClaimVerdict>>| {
+        recorder.map_answer(move |verdicts: &Vec<Result<ClaimVerdict>>| {
             let mut answers = answers.clone();
-            for ((index, wanted), taken) in indexes.iter().zip(wanted.iter()).zip(taken) {
-                match taken {
+            for ((index, request), verdict) in indexes.iter().zip(requests.iter()).zip(verdicts) {
+                match verdict {
                     Ok(ClaimVerdict::NeedsRead(_)) => return None,
-                    Ok(taken) => answers.put(*index, Ok(outcome(wanted, taken, defaults))),
+                    Ok(verdict) => answers.put(*index, Ok(outcome(request, verdict, defaults))),
                     Err(error) => answers.put(*index, Err(error.clone())),
                 }
             }
@@ -217,10 +245,10 @@ impl Claims<'_> {
         })
     }
 
-    /// The event somebody wants to claim, and the log that decides it.
+    /// The request for a claim, and the log that decides it.
     async fn claim_request(&self, claim: NewClaim, known: &EventsByTopic) -> Result<(LogRef, ClaimRequest)> {
         check(&claim)?;
-        let FoundEvent { located: LocatedTopic { log: place, topic }, header, sequence } =
+        let FoundEvent { located: LocatedTopic { log: place, topic }, header, key: sequence } =
             match (claim.event_id, &claim.topic, claim.sequence) {
                 (Some(id), ..) => self.event_with(id).await?,
                 (None, Some(id), Some(sequence)) => match known.get(id).and_then(|topic| topic.get(&sequence)) {
@@ -230,7 +258,9 @@ impl Claims<'_> {
                 _ => return Err(Error::invalid("/eventId", "is missing: name the event")),
             };
         let owner = claim.owner.or_else(|| self.producer.map(|producer| producer.0.clone()));
-        let wanted = ClaimRequest {
+        let mut request = ClaimRequest {
+            found_at: header.sequence,
+            is_original_removed: false,
             event: Uuid::from_u128(header.id),
             aggregate: header.facets.and_then(|facets| facets.aggregate),
             owner: owner.unwrap_or_else(|| UNKNOWN_OWNER.to_owned()),
@@ -241,20 +271,25 @@ impl Claims<'_> {
             key: ClaimKey { handler: claim.handler, topic: topic.number.0, sequence },
             topic,
         };
-        Ok((place, wanted))
+        if sequence != header.sequence {
+            let original = order::original_mark(self.logs.ledger(&place), &request).await?;
+            request.is_original_removed = original.is_none();
+            request.aggregate = original.or(request.aggregate);
+        }
+        Ok((place, request))
     }
 
-    /// Events of a request that stand side by side in their topics, each run of them read at once. Whatever is not found so
-    /// is looked for by itself, and refused in its own words.
+    /// Events of a request that are next to each other in their topics, each run of them read at once. Events that are not
+    /// found this way are read one by one, and refused with their own error.
     async fn read_adjacent(&self, claims: &[NewClaim]) -> EventsByTopic {
-        let mut request: HashMap<&TopicId, BTreeSet<Sequence>> = HashMap::new();
+        let mut wanted: HashMap<&TopicId, BTreeSet<Sequence>> = HashMap::new();
         for claim in claims.iter().filter(|_| claims.len() > 1) {
             if let (Some(topic), Some(sequence)) = (&claim.topic, claim.sequence) {
-                request.entry(topic).or_default().insert(sequence);
+                wanted.entry(topic).or_default().insert(sequence);
             }
         }
         let mut found = EventsByTopic::new();
-        for (id, sequences) in request {
+        for (id, sequences) in wanted {
             let Ok(located) = self.logs.find(id) else { continue };
             let sequences: Vec<_> = sequences.into_iter().collect();
             let is_near = |one: &Sequence, next: &Sequence| next.get() - one.get() <= GAP_MAX;
@@ -282,11 +317,11 @@ impl Claims<'_> {
         let topic = registry.topic_numbered(header.topic).cloned().ok_or_else(|| Error::not_found("event"))?;
         let located = LocatedTopic { log: place, topic };
         if header.facets.is_none_or(|facets| facets.idempotency.is_some()) {
-            return Ok(FoundEvent { located, header, sequence: header.sequence });
+            return Ok(FoundEvent { located, header, key: header.sequence });
         }
         let page = self.read_run(&located, &[header.sequence]).await;
-        let sequence = page.first().and_then(original_of).unwrap_or(header.sequence);
-        Ok(FoundEvent { located, header, sequence })
+        let key = page.first().and_then(original_of).unwrap_or(header.sequence);
+        Ok(FoundEvent { located, header, key })
     }
 
     async fn event_at(&self, topic: &TopicId, sequence: Sequence) -> Result<FoundEvent> {
@@ -306,12 +341,12 @@ impl Claims<'_> {
     }
 }
 
-/// What became of a wish, as it is told.
-fn outcome(wanted: &ClaimRequest, taken: &ClaimVerdict, defaults: ClaimDefaults) -> ClaimOutcome {
+/// The answer to a request.
+fn outcome(request: &ClaimRequest, verdict: &ClaimVerdict, defaults: ClaimDefaults) -> ClaimOutcome {
     let outcome = |outcome| ClaimOutcome { outcome, claim: None, retry_at: None };
-    match taken {
+    match verdict {
         ClaimVerdict::Claimed(row) => {
-            let claim = view(&wanted.key, &wanted.topic.topic.definition.id, row, defaults);
+            let claim = view(&request.key, &request.topic.topic.definition.id, row, defaults);
             ClaimOutcome { claim: Some(claim), ..outcome(ClaimAnswer::Claimed) }
         }
         ClaimVerdict::Done => outcome(ClaimAnswer::Done),
@@ -329,19 +364,21 @@ pub(super) fn single_answer<T: Clone>(answers: &ItemResults<T>) -> Option<Result
 }
 
 pub(super) fn no_answer<T>() -> Result<T> {
-    Err(Error::new(Kind::Unavailable, "The broker gave no answer."))
+    Err(Error::new(Kind::Unavailable, "The decision has no answer for this item."))
 }
 
-/// What a claim must keep to; all it breaks otherwise.
+/// Checks a request, and reports everything that is wrong with it.
 fn check(claim: &NewClaim) -> Result<()> {
     let mut violations: Vec<_> = check_name(&claim.handler, "/handler").into_iter().collect();
     let mut refuse = |pointer: &str, detail: String| violations.push(Violation::new(pointer, detail));
     match (claim.event_id, &claim.topic, claim.sequence) {
         (Some(_), None, None) | (None, Some(_), Some(_)) => (),
-        (Some(_), ..) => refuse("/eventId", "stands beside `topic` or `sequence`; name the event one way".to_owned()),
+        (Some(_), ..) => {
+            refuse("/eventId", "must not be used with `topic` or `sequence`; name the event one way".to_owned())
+        }
         (None, None, None) => refuse("/eventId", "is missing: name the event, or its topic and sequence".to_owned()),
-        (None, None, Some(_)) => refuse("/topic", "is missing beside `sequence`".to_owned()),
-        (None, Some(_), None) => refuse("/sequence", "is missing beside `topic`".to_owned()),
+        (None, None, Some(_)) => refuse("/topic", "is missing; `sequence` needs it".to_owned()),
+        (None, Some(_), None) => refuse("/sequence", "is missing; `topic` needs it".to_owned()),
     }
     if claim.sequence == Some(Sequence::ZERO) {
         refuse("/sequence", "must be 1 or more".to_owned());
@@ -361,11 +398,14 @@ fn check(claim: &NewClaim) -> Result<()> {
     }
 }
 
-/// Whether a lease may be so long.
+/// The shortest lease in which three heartbeats fit, in milliseconds.
+const LEASE_MILLIS_MIN: i64 = 3;
+
+/// Whether a lease has an allowed length.
 pub(super) fn is_lease(millis: i64) -> bool {
-    (1..=limits::LEASE_SECONDS_MAX * 1000).contains(&millis)
+    (LEASE_MILLIS_MIN..=limits::LEASE_SECONDS_MAX * 1000).contains(&millis)
 }
 
 pub(super) fn lease_rule() -> String {
-    format!("must be longer than nothing and at most {} seconds", limits::LEASE_SECONDS_MAX)
+    format!("must be at least {LEASE_MILLIS_MIN} milliseconds and at most {} seconds", limits::LEASE_SECONDS_MAX)
 }

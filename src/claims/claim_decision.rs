@@ -1,14 +1,14 @@
-//! Taking: whether an event may be worked on now, by whom, for how long.
+//! The decision about a claim: whether an event can be worked on now, by whom, and for how long.
 //!
 //! ```text
-//!   finished? ──▶ done        somebody at it, or given up? ──▶ held        a later one finished? ──▶ stale
-//!   its turn? back-off over? else ──▶ held        worker fell silent once too often? ──▶ dead letter, held
+//!   finished? ──▶ done        live claim, or dead letter? ──▶ held        a later event finished? ──▶ stale
+//!   predecessor open, or back-off running? ──▶ held        lease expired after the last attempt? ──▶ dead letter, held
 //!   else ──▶ claimed
 //! ```
 //!
 //! - Every claim is an attempt, take-overs too: work that kills its worker ends as a dead letter.
-//! - An event that failed and is passed by a later one is not passed over in silence: it becomes a dead letter, and a
-//!   person decides whether it still matters.
+//! - An event that failed and is overtaken by a later one of its aggregate becomes a dead letter, and an operator decides
+//!   whether it still matters.
 
 use super::dead_letter::give_up;
 use super::order::{AggregateReads, NeededRead, OrderVerdict, order_verdict};
@@ -21,52 +21,57 @@ use log::AggregateMark;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// An event somebody wants to claim.
+/// A request to claim an event.
 #[derive(Clone)]
 pub(super) struct ClaimRequest {
     pub(super) key: ClaimKey,
     pub(super) topic: Arc<RegisteredTopic>,
+    /// Where the event was found: at its key's sequence, or where a copy of it is stored.
+    pub(super) found_at: Sequence,
     pub(super) event: Uuid,
+    /// Its place in its aggregate: the original's, as long as that is stored.
     pub(super) aggregate: Option<AggregateMark>,
+    /// Whether it is a copy of an event that is not stored any more.
+    pub(super) is_original_removed: bool,
     pub(super) owner: String,
     pub(super) lease_millis: Option<i64>,
     pub(super) ordered_by: OrderedBy,
-    /// What the default log says of the handler, where the claim is decided in another.
+    /// The handler's policy in the default log, if another log decides the claim.
     pub(super) policy: Option<NewHandler>,
     pub(super) reads: AggregateReads,
 }
 
-/// Whose business the order of events is.
+/// Who keeps the order of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OrderedBy {
-    /// The claim's: this one, else the handler's.
+    /// The decision, by this order, or by the handler's if there is none.
     Order(Option<ClaimOrder>),
-    /// A group's, that hands out one event of an aggregate after the other.
+    /// A shared group, which hands out the events of an aggregate one after the other.
     Group,
 }
 
 impl ClaimRequest {
-    /// Another event of the same topic, for the same handler.
+    /// The key of another event of the topic, for the same handler.
     pub(super) fn sibling(&self, sequence: Sequence) -> ClaimKey {
         ClaimKey { sequence, ..self.key.clone() }
     }
 }
 
-/// What became of the wish.
+/// The decision about a request.
 pub(super) enum ClaimVerdict {
     Claimed(ClaimRow),
     Done,
     Stale,
     Held(Option<i64>),
-    /// Something must be read first.
+    /// The log must be read first.
     NeedsRead(NeededRead),
 }
 
-/// Takes several events, each by itself.
+/// Claims several events, each by itself.
 pub(super) struct ClaimEvents {
     pub(super) items: Arc<Vec<ClaimRequest>>,
     pub(super) defaults: ClaimDefaults,
-    /// Nothing is decided while something must be read for one of them: the answer to all is kept with them.
+    /// Nothing is decided while one of them needs a read: the reply to all of them is stored with them.
     pub(super) all_or_none: bool,
 }
 
@@ -75,23 +80,27 @@ impl Command for ClaimEvents {
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<Self::Answer> {
         let before = decision.mark();
-        let taken = self.items.iter().map(|request| {
+        let verdicts = self.items.iter().map(|request| {
             let mark = decision.mark();
-            let taken = decide_claim(request, self.defaults, decision);
-            if taken.is_err() {
+            let verdict = decide_claim(request, self.defaults, decision);
+            if verdict.is_err() {
                 decision.undo(mark);
             }
-            taken
+            verdict
         });
-        let taken: Vec<_> = taken.collect();
-        if self.all_or_none && taken.iter().any(|taken| matches!(taken, Ok(ClaimVerdict::NeedsRead(_)))) {
+        let verdicts: Vec<_> = verdicts.collect();
+        if self.all_or_none && verdicts.iter().any(|verdict| matches!(verdict, Ok(ClaimVerdict::NeedsRead(_)))) {
             decision.undo(before);
         }
-        Ok(taken)
+        debug_assert_eq!(verdicts.len(), self.items.len(), "every item has a verdict");
+        Ok(verdicts)
     }
 
     fn bytes(&self) -> usize {
-        self.items.iter().map(|request| size_of::<ClaimRequest>() + request.key.handler.len() + request.owner.len()).sum()
+        self.items
+            .iter()
+            .map(|request| size_of::<ClaimRequest>() + request.key.handler.len() + request.owner.len())
+            .sum()
     }
 }
 
@@ -101,18 +110,22 @@ pub(super) fn decide_claim(
     decision: &mut Decision<'_>,
 ) -> Result<ClaimVerdict> {
     let now = decision.now();
-    let (slot, terms) = {
+    let (slot, policy) = {
         let claims = decision.claims();
-        let said = claims.policy(&request.key.handler).or(request.policy.as_ref());
-        (claims.slot(&request.key), ClaimPolicy::of(said, defaults))
+        let put = claims.policy(&request.key.handler).or(request.policy.as_ref());
+        (claims.slot(&request.key), ClaimPolicy::of(put, defaults))
     };
+    if slot.is_none() && request.found_at <= decision.durable().trimmed(request.topic.number) {
+        // Retention has removed it since it was read.
+        return Ok(ClaimVerdict::Done);
+    }
     let row = match slot {
         Some(ClaimSlot::Finished(_)) => return Ok(ClaimVerdict::Done),
         Some(ClaimSlot::Open(row)) => Some(row),
         None => None,
     };
     let order = match request.ordered_by {
-        OrderedBy::Order(order) => Some(order.unwrap_or(terms.order)),
+        OrderedBy::Order(order) => Some(order.unwrap_or(policy.order)),
         OrderedBy::Group => None,
     };
     let is_latest = order == Some(ClaimOrder::Latest);
@@ -127,14 +140,14 @@ pub(super) fn decide_claim(
         _ => None,
     };
     let is_redriven = row.as_ref().is_some_and(|row| row.redriven);
-    let turn = match order {
+    let verdict = match order {
         None => OrderVerdict::Free,
         Some(ClaimOrder::Latest) if is_redriven => OrderVerdict::Free,
         Some(order) => order_verdict(request, order, decision)?,
     };
-    match turn {
+    match verdict {
         OrderVerdict::NeedsRead(need) => return Ok(ClaimVerdict::NeedsRead(need)),
-        OrderVerdict::Passed => {
+        OrderVerdict::Overtaken => {
             row.map(|row| supersede(request, &row, decision)).transpose()?;
             return Ok(ClaimVerdict::Stale);
         }
@@ -142,32 +155,37 @@ pub(super) fn decide_claim(
         OrderVerdict::Free if back_off.is_some() => return Ok(ClaimVerdict::Held(back_off)),
         OrderVerdict::Free => (),
     }
-    if let Some(row) = row.as_ref().filter(|row| has_lapsed(row) && row.attempt >= terms.max_attempts) {
+    if let Some(row) = row.as_ref().filter(|row| has_lapsed(row) && row.attempt >= policy.max_attempts) {
         give_up_lapsed(request, row, decision)?;
         return Ok(ClaimVerdict::Held(None));
     }
-    grant(request, row.as_ref().map_or(1, |row| row.attempt.saturating_add(1)), terms, decision)
+    grant(request, row.as_ref().map_or(1, |row| row.attempt.saturating_add(1)), policy, decision)
 }
 
-/// Gives the claim.
-fn grant(request: &ClaimRequest, attempt: u32, terms: ClaimPolicy, decision: &mut Decision<'_>) -> Result<ClaimVerdict> {
+/// Grants the claim.
+fn grant(
+    request: &ClaimRequest,
+    attempt: u32,
+    policy: ClaimPolicy,
+    decision: &mut Decision<'_>,
+) -> Result<ClaimVerdict> {
     let ClaimRequest { key, event, owner, lease_millis, .. } = request;
     decision.claims().check_room(&key.handler)?;
     decision.add_entry(Entry::ClaimTaken {
         claim: key.clone(),
         event: *event,
         owner: owner.clone(),
-        lease_millis: lease_millis.unwrap_or(terms.lease_millis),
+        lease_millis: lease_millis.unwrap_or(policy.lease_millis),
         attempt,
     })?;
     let slot = decision.claims().slot(key);
     match slot {
         Some(ClaimSlot::Open(row)) => Ok(ClaimVerdict::Claimed(row)),
-        _ => Err(Error::new(Kind::Unavailable, "The claim was lost on its way; try again.").with_retry_after(1)),
+        _ => Err(Error::new(Kind::Unavailable, "The claim was not recorded; try again.").with_retry_after(1)),
     }
 }
 
-/// Whoever had it fell silent: the lease is over, or the event would be held.
+/// Whether its lease has expired; if it had not, the event would be held.
 const fn has_lapsed(row: &ClaimRow) -> bool {
     matches!(row.standing, ClaimState::Live { .. })
 }
@@ -178,10 +196,14 @@ fn give_up_lapsed(request: &ClaimRequest, row: &ClaimRow, decision: &mut Decisio
     give_up(&request.key, &request.topic.topic.definition.id, row.event, error, false, decision)
 }
 
-/// An event that was tried without success is passed by a later one: somebody should know.
+/// An event that was tried without success is overtaken by a later one: it becomes a dead letter.
 fn supersede(request: &ClaimRequest, row: &ClaimRow, decision: &mut Decision<'_>) -> Result<()> {
     if has_lapsed(row) {
-        decision.add_entry(Entry::ClaimFailed { claim: request.key.clone(), error: lease_expired(), retry_at: None })?;
+        decision.add_entry(Entry::ClaimFailed {
+            claim: request.key.clone(),
+            error: lease_expired(),
+            retry_at: None,
+        })?;
     }
     let message = "A later event of its aggregate was finished before this one, which was begun and not finished.";
     let error = ClaimError::new("Superseded", message);

@@ -1,10 +1,10 @@
-//! A claim's id: opaque to callers, and made of handler, topic and sequence, so that it is found again without an index.
+//! A claim's id: opaque to callers, and encoded from handler, topic and sequence, so that a claim is found without an index.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use contract::{Error, Result, Sequence, TopicId};
 
-/// What a claim's id stands for.
+/// The parts of a claim's id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ClaimId {
     pub(super) handler: String,
@@ -12,30 +12,30 @@ pub(super) struct ClaimId {
     pub(super) sequence: Sequence,
 }
 
-/// Stands between the parts; neither a handler's name nor a topic's has one.
-const BETWEEN: char = '\n';
+/// Separates the parts; neither a handler's name nor a topic's contains it.
+const SEPARATOR: char = '\n';
 
 impl ClaimId {
-    /// As callers see it.
+    /// The id as text.
     pub(super) fn text(handler: &str, topic: &TopicId, sequence: Sequence) -> String {
-        URL_SAFE_NO_PAD.encode(format!("{handler}{BETWEEN}{topic}{BETWEEN}{sequence}"))
+        URL_SAFE_NO_PAD.encode(format!("{handler}{SEPARATOR}{topic}{SEPARATOR}{sequence}"))
     }
 
-    /// From what a caller says; anything else is no claim's id.
+    /// Parses an id; refuses anything else.
     pub(super) fn parse(text: &str) -> Result<Self> {
         Self::read(text).ok_or_else(|| Error::not_found("claim"))
     }
 
     fn read(text: &str) -> Option<Self> {
         let plain = String::from_utf8(URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
-        let mut parts = plain.split(BETWEEN);
+        let mut parts = plain.split(SEPARATOR);
         let (handler, topic, sequence) = (parts.next()?, parts.next()?, parts.next()?);
         let id = Self {
             handler: handler.to_owned(),
             topic: topic.parse().ok()?,
             sequence: sequence.parse().ok().map(Sequence)?,
         };
-        // One spelling each: neither `+7` nor a fourth part.
+        // Only one spelling is accepted: neither `+7` nor a fourth part.
         (Self::text(&id.handler, &id.topic, id.sequence) == text).then_some(id)
     }
 }
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_found_again_and_nothing_else_passes_for_one() {
+    fn an_id_is_parsed_again_and_nothing_else_is_accepted() {
         let topic: TopicId = "gts.hx.core.events.topic.v1~".parse().unwrap();
         for handler in ["billing", "a/b c", "é:?#", "~"] {
             let text = ClaimId::text(handler, &topic, Sequence(12));

@@ -1,29 +1,28 @@
 //! Completing, one or several claims at a time: each has its own answer, each log makes one decision.
 //!
-//! - Under a key a log decides all of its items or none, as it does when they are claimed ([`super::batch`]).
-//! - What was done before is told from the log: whoever had the claim then is told so again.
+//! - Under an idempotency key a log decides all of its items or none, as it does when they are claimed ([`super::claim`]).
+//! - A repeated `done` is answered from the log, which has the entry of the finished claim.
 
-use super::claim::{
-    ItemAnswers, ItemResults, LogItems, TRIES_MAX, check_count, group_by_log, no_answer, single_answer,
-};
+use super::claim::{ItemAnswers, ItemResults, LogItems, check_count, group_by_log, no_answer, single_answer};
 use super::complete_decision::{CompleteClaims, CompletionOutcome, PreparedCompletion};
 use super::policy::ClaimDefaults;
 use super::{Claims, LocatedClaim, done_view};
-use crate::ledger::{ClaimSlot, ReplyRecorder};
+use crate::ledger::{ClaimSlot, Ledger, ReplyRecorder, changed_concurrently, decide_while_unknown};
 use contract::{Claim, ClaimCompletion, Completion, NewEvent, Result};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// A claim to be ended.
+/// A claim to be completed.
 #[derive(Clone)]
 struct PendingCompletion {
     located: LocatedClaim,
     completion: ClaimCompletion,
-    /// The claim, if the log says that whoever asks had done it before.
+    /// The claim, if the log says that the caller's token has finished it before.
     before: Option<Claim>,
 }
 
 impl PendingCompletion {
-    /// What is told of it; nothing where it must be decided again.
+    /// The answer; `None` if it must be decided again.
     fn answer(&self, completed: &CompletionOutcome, defaults: ClaimDefaults) -> Option<Claim> {
         match completed {
             CompletionOutcome::Now(row, committed) => Some(Claim {
@@ -38,15 +37,20 @@ impl PendingCompletion {
 }
 
 impl Claims<'_> {
-    /// Ends one claim: done.
-    pub(crate) async fn complete(&self, id: &str, completion: Completion, recorder: ReplyRecorder<Claim>) -> Result<Claim> {
+    /// Completes one claim.
+    pub(crate) async fn complete(
+        &self,
+        id: &str,
+        completion: Completion,
+        recorder: ReplyRecorder<Claim>,
+    ) -> Result<Claim> {
         let Completion { token, events, offset } = completion;
         let one = ClaimCompletion { id: id.to_owned(), token, events, offset };
         let mut answers = self.complete_several(vec![one], recorder.map_answer(single_answer)).await;
         answers.pop().unwrap_or_else(no_answer)
     }
 
-    /// Ends several claims, each by itself.
+    /// Completes several claims, each by itself.
     pub(crate) async fn complete_batch(
         &self,
         completions: Vec<ClaimCompletion>,
@@ -80,39 +84,56 @@ impl Claims<'_> {
         answers.finish()
     }
 
-    /// Has one log decide its items, those again whose events were prepared for what has changed since; under a key, all
-    /// of them.
+    /// Has one log decide its items. Those whose events were prepared for outdated definitions are decided again; under an
+    /// idempotency key, all of them.
     async fn decide_completions(
         &self,
-        LogItems { place, mut items }: LogItems<PendingCompletion>,
+        LogItems { place, items }: LogItems<PendingCompletion>,
         answers: &mut ItemAnswers<Claim>,
         recorder: &ReplyRecorder<ItemResults<Claim>>,
     ) {
-        let (ledger, whole) = (self.logs.ledger(&place), recorder.is_enabled());
-        for _ in 0..TRIES_MAX {
-            let (mut finishing, mut asked) = (Vec::new(), Vec::new());
-            for (index, ending) in items {
-                match self.prepare_completion(&ending).await {
-                    Ok(item) => {
-                        finishing.push(item);
-                        asked.push((index, ending));
-                    }
-                    Err(error) => answers.put(index, Err(error)),
-                }
-            }
-            if finishing.is_empty() {
-                return;
-            }
-            let asked = Arc::new(asked);
-            let recorder = if whole { self.completion_recorder(recorder, &asked, answers) } else { ReplyRecorder::disabled() };
-            let completed =
-                ledger.submit_recording(CompleteClaims { items: finishing, all_or_none: whole }, recorder).await;
-            let completed = completed.unwrap_or_else(|error| asked.iter().map(|_| Err(error.clone())).collect());
-            items = self.answer_settled(Arc::unwrap_or_clone(asked), completed, answers, whole).await;
+        let ledger = self.logs.ledger(&place);
+        let decided = decide_while_unknown((items, answers), |(items, answers)| async move {
+            let again = self.decide_completions_once(ledger, items, answers, recorder).await;
+            Ok(if again.is_empty() { ControlFlow::Break(()) } else { ControlFlow::Continue((again, answers)) })
+        });
+        if let Ok(ControlFlow::Continue((items, answers))) = decided.await {
+            answers.put_all(&items, &changed_concurrently());
         }
     }
 
-    /// Answers what a decision has settled; the rest has to be decided again, knowing more.
+    /// Returns the items that must be decided again.
+    async fn decide_completions_once(
+        &self,
+        ledger: &Ledger,
+        items: Vec<(usize, PendingCompletion)>,
+        answers: &mut ItemAnswers<Claim>,
+        recorder: &ReplyRecorder<ItemResults<Claim>>,
+    ) -> Vec<(usize, PendingCompletion)> {
+        let (mut prepared, mut pending) = (Vec::new(), Vec::new());
+        for (index, completion) in items {
+            match self.prepare_completion(&completion).await {
+                Ok(item) => {
+                    prepared.push(item);
+                    pending.push((index, completion));
+                }
+                Err(error) => answers.put(index, Err(error)),
+            }
+        }
+        if prepared.is_empty() {
+            return Vec::new();
+        }
+        let (pending, all_or_none) = (Arc::new(pending), recorder.is_enabled());
+        let recorder = match all_or_none {
+            true => self.completion_recorder(recorder, &pending, answers),
+            false => ReplyRecorder::disabled(),
+        };
+        let completed = ledger.submit_recording(CompleteClaims { items: prepared, all_or_none }, recorder).await;
+        let completed = completed.unwrap_or_else(|error| pending.iter().map(|_| Err(error.clone())).collect());
+        self.answer_settled(Arc::unwrap_or_clone(pending), completed, answers, all_or_none).await
+    }
+
+    /// Answers the items that are decided; returns those that must be decided again.
     async fn answer_settled(
         &self,
         asked: Vec<(usize, PendingCompletion)>,
@@ -148,7 +169,7 @@ impl Claims<'_> {
         again
     }
 
-    /// What is kept of a decision about all these: their answers beside those that are known already.
+    /// The reply to store with a decision: its answers, and those that are known already. `None` if it is to be repeated.
     fn completion_recorder(
         &self,
         recorder: &ReplyRecorder<ItemResults<Claim>>,
@@ -188,7 +209,7 @@ impl Claims<'_> {
         })
     }
 
-    /// Produced events say which event caused them, where they do not say otherwise.
+    /// Produced events name the claimed event as their cause, unless they name another.
     async fn with_causation(&self, located: &LocatedClaim, events: &[NewEvent]) -> Result<Vec<NewEvent>> {
         if events.is_empty() {
             return Ok(Vec::new());

@@ -1,8 +1,8 @@
-//! Ending a claim, or keeping it: heartbeat, done and fail, each by whoever holds the token.
+//! The decisions about a claim that is held: heartbeat, done and fail, each with the claim's token.
 //!
-//! - A token holds as long as nobody has claimed the event since, also when the lease is over.
-//! - Done, what the work has produced, and the group's offset are one append. Where one of them is refused, none is.
-//! - Said again by whoever said it first, done and fail change nothing and are no error.
+//! - A token is valid until the event is claimed again, also after the lease has expired.
+//! - Done, the produced events and the group's offset are one append. If one of them is refused, nothing is appended.
+//! - Repeated with the same token, done and fail change nothing and are no error.
 
 use super::dead_letter::give_up;
 use super::policy::{ClaimDefaults, ClaimPolicy};
@@ -12,17 +12,19 @@ use contract::{ClaimError, Error, FencingToken, Kind, NewHandler, Offset, Result
 use log::TopicNumber;
 use std::sync::Arc;
 
-/// What is known of a claim by whoever says to hold it.
+/// What a token holds.
 pub(super) enum TokenHold {
-    /// The last claim was his.
+    /// The last claim of the event.
     Last(ClaimRow),
-    /// The event is finished, by somebody.
+    /// Nothing: the event is finished, perhaps by this token.
     Over(FinishedBy),
 }
 
-/// What somebody holds; refused where somebody else has claimed the event since.
+/// What a token holds; refused if the event was claimed again since.
 pub(super) fn check_token(key: &ClaimKey, token: FencingToken, decision: &Decision<'_>) -> Result<TokenHold> {
     match decision.claims().slot(key) {
+        // The claim was removed with its event.
+        None if key.sequence <= decision.durable().trimmed(TopicNumber(key.topic)) => Err(token_lost()),
         None => Err(Error::not_found("claim")),
         Some(ClaimSlot::Open(row)) if row.token == token => Ok(TokenHold::Last(row)),
         Some(ClaimSlot::Open(_)) => Err(token_lost()),
@@ -30,14 +32,14 @@ pub(super) fn check_token(key: &ClaimKey, token: FencingToken, decision: &Decisi
     }
 }
 
-/// What somebody is told whose token no longer holds.
+/// The refusal of a token that is no longer valid.
 pub(super) fn token_lost() -> Error {
-    let detail =
-        "This token no longer holds the claim: it was ended, or somebody else has taken it since. Do not go on.";
+    let detail = "This token no longer holds the claim: the claim was ended, or another worker has claimed the event since. \
+                  Stop working on the event.";
     Error::new(Kind::ClaimLost, detail)
 }
 
-/// Begins a lease anew.
+/// Restarts a lease.
 pub(super) struct ExtendLease {
     pub(super) key: ClaimKey,
     pub(super) token: FencingToken,
@@ -60,40 +62,41 @@ impl Command for ExtendLease {
     }
 }
 
-/// Ends several claims, each by itself.
+/// Completes several claims, each by itself.
 pub(super) struct CompleteClaims {
     pub(super) items: Vec<PreparedCompletion>,
-    /// Nothing is decided while something must be read or prepared for one of them: the answer to all is kept with them.
+    /// Nothing is decided while one of them needs a read or must be prepared again: the reply to all of them is stored with
+    /// them.
     pub(super) all_or_none: bool,
 }
 
-/// A claim to be ended, with what comes of it.
+/// A claim to be completed, with the events that it produced.
 pub(super) struct PreparedCompletion {
     pub(super) key: ClaimKey,
     pub(super) topic: TopicId,
     pub(super) token: FencingToken,
     pub(super) produced: ProducedEvents,
     pub(super) offset: Option<Offset>,
-    /// Whether the log was asked who had it done before.
+    /// Whether the log was read for an earlier `done` with this token.
     pub(super) is_looked_up: bool,
 }
 
-/// What became of it.
+/// The decision about a completion.
 pub(super) enum CompletionOutcome {
-    /// Done now; the claim as it was, and what became of the offset that came with it.
+    /// Done now; the claim as it was, and the offset that was committed with it.
     Now(ClaimRow, Option<CommitOutcome>),
-    /// It was done before, by whoever the log says had the token, if that is so.
+    /// It was finished before; by this token, if the log has the entry.
     Before,
-    /// What it produced must be prepared again.
+    /// The produced events must be prepared again.
     Stale,
 }
 
-/// What became of an offset.
+/// The result of committing an offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CommitOutcome {
-    /// How far the group has come.
+    /// The group's committed offset.
     pub(super) offset: Offset,
-    /// The event that kept the offset back: somebody has begun it, and nobody has finished it.
+    /// The event with an open claim that kept the offset back.
     pub(super) open: Option<Sequence>,
 }
 
@@ -146,13 +149,13 @@ impl PreparedCompletion {
         Ok(CompletionOutcome::Now(row, committed))
     }
 
-    /// Moves the offset of the group named like the handler; never backwards, and never over an event that was begun and
-    /// is neither finished nor a dead letter: whoever reads on behind the offset would not meet it again. Where the
-    /// group's members divide the topic it moves by itself.
+    /// Moves the offset of the group named like the handler; never back, and never past an event with an open claim that is
+    /// no dead letter: a worker that continues after the offset would not find it again. A shared group's offset moves by
+    /// itself.
     fn commit(&self, decision: &mut Decision<'_>) -> Result<Option<CommitOutcome>> {
         let Some(offset) = self.offset else { return Ok(None) };
         if offset > Offset::from(decision.tail(TopicNumber(self.key.topic))) {
-            return Err(Error::invalid("/offset", "lies beyond the topic's tail"));
+            return Err(Error::invalid("/offset", "is greater than the topic's tail"));
         }
         let ClaimKey { handler, topic, sequence } = &self.key;
         if decision.claims().generation(handler, *topic).is_some() {
@@ -175,14 +178,14 @@ impl PreparedCompletion {
     }
 }
 
-/// Says that an attempt failed.
+/// Records that an attempt failed.
 pub(super) struct FailClaim {
     pub(super) key: ClaimKey,
     pub(super) topic: TopicId,
     pub(super) token: FencingToken,
     pub(super) error: ClaimError,
     pub(super) retryable: bool,
-    /// What the default log says of the handler, where the claim is decided in another.
+    /// The handler's policy in the default log, if another log decides.
     pub(super) policy: Option<NewHandler>,
     pub(super) defaults: ClaimDefaults,
 }
@@ -200,9 +203,9 @@ impl Command for FailClaim {
             ClaimState::Failed { .. } | ClaimState::Dead { .. } => return Ok(row),
             ClaimState::Redriven | ClaimState::Released => return Err(token_lost()),
         }
-        let terms =
+        let policy =
             ClaimPolicy::of(decision.claims().policy(&self.key.handler).or(self.policy.as_ref()), self.defaults);
-        let retry_at = terms.retry_at(row.attempt, decision.now()).filter(|_| self.retryable);
+        let retry_at = policy.retry_at(row.attempt, decision.now()).filter(|_| self.retryable);
         let (claim, error) = (self.key.clone(), self.error.clone());
         decision.add_entry(Entry::ClaimFailed { claim, error: error.clone(), retry_at })?;
         if retry_at.is_none() {
@@ -216,7 +219,7 @@ impl Command for FailClaim {
     }
 }
 
-/// An open claim as it stands now.
+/// An open claim, as decided so far.
 pub(super) fn open_row(key: &ClaimKey, decision: &Decision<'_>) -> Result<ClaimRow> {
     match decision.claims().slot(key) {
         Some(ClaimSlot::Open(row)) => Ok(row),
@@ -224,14 +227,14 @@ pub(super) fn open_row(key: &ClaimKey, decision: &Decision<'_>) -> Result<ClaimR
     }
 }
 
-/// Says how a handler's work is to be tried.
+/// Sets a handler's policy.
 pub(super) struct PutHandler {
     pub(super) name: String,
     pub(super) definition: Arc<NewHandler>,
 }
 
 impl Command for PutHandler {
-    /// Whether nobody had said so before.
+    /// Whether the handler had no policy before.
     type Answer = bool;
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<bool> {

@@ -1,10 +1,10 @@
-//! Giving up: an open claim becomes a dead letter.
+//! An open claim becomes a dead letter.
 
 use crate::ledger::{ClaimKey, ClaimSlot, Decision, Entry, StoredDeadLetter};
 use contract::{ClaimError, DeadLetterSource, Result, TopicId};
 use uuid::Uuid;
 
-/// Makes a dead letter of an open claim, with all that was tried.
+/// Turns an open claim into a dead letter, with its failed attempts.
 pub(super) fn give_up(
     key: &ClaimKey,
     topic: &TopicId,
@@ -34,7 +34,7 @@ pub(super) fn give_up(
     Ok(())
 }
 
-/// Made of what the letter is about, so that deciding the same again names it the same; no two letters share one.
+/// An id computed from the letter's content, so that the same decision gives the same id; no two letters share one.
 fn letter_id(key: &ClaimKey, topic: &TopicId, position: u64) -> Uuid {
     let name = format!("dead letter\n{}\n{topic}\n{}\n{position}", key.handler, key.sequence);
     let hash = blake3::hash(name.as_bytes());

@@ -1,10 +1,10 @@
-//! Deleting a handler: nothing is known of it any more, and its name begins anew.
+//! Deleting a handler: all state about it is removed, and its name can be used again.
 //!
-//! - Its policy, its open claims and what it has finished go; tokens given before hold no longer. Its open dead letters
-//!   are closed, as discarded.
-//! - Where a shared group of its name divides a topic, the group's offset there goes, too. It is refused while such a
-//!   group has live members, for they would begin again at once.
-//! - The offsets of a group that does not divide its topics stay; they are deleted with the group.
+//! - Its policy, its open claims and its finished events are removed, and its tokens become invalid. Its open dead letters are
+//!   closed as discarded.
+//! - If a shared group of its name distributes a topic, the group's offset there is removed, too. The request is refused while
+//!   such a group has live members, because they would start again at once.
+//! - The offsets of a group that is not shared stay; they are deleted with the group.
 
 use super::Claims;
 use crate::ledger::{Command, Decision, Entry, ReplyRecorder};
@@ -38,16 +38,16 @@ impl Command for DeleteHandler {
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
         let Self(name) = self;
         let (members, now) = (decision.consumers().members(name), decision.now());
-        let shares = |distribution| distribution == Distribution::Shared;
-        if members.iter().any(|it| shares(it.consumer.distribution) && it.deadline() > now) {
+        let is_shared = |distribution| distribution == Distribution::Shared;
+        if members.iter().any(|it| is_shared(it.consumer.distribution) && it.deadline() > now) {
             let detail =
-                "Members of the shared group of this name live; delete them, or wait until their sessions end.";
+                "The shared group of this name has live members; delete them, or wait until their sessions end.";
             return Err(Error::new(Kind::InvalidState, detail));
         }
-        let divided = decision.claims().shared_topics(name);
+        let shared = decision.claims().shared_topics(name);
         let registry = decision.registry();
         let topic = |number: u32| Some(registry.topic_numbered(TopicNumber(number))?.topic.definition.id.clone());
-        let topics = divided.into_iter().filter_map(topic).collect();
+        let topics = shared.into_iter().filter_map(topic).collect();
         decision.add_entry(Entry::HandlerDeleted { name: name.clone(), topics })?;
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Handlers: how their work is to be tried, and how they stand over all logs.
+//! Handlers: their policies, and their state over all logs.
 
 use super::claim::{is_lease, lease_rule};
 use super::complete_decision::PutHandler;
@@ -14,7 +14,7 @@ use log::TopicNumber;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How a handler stands, as it is added up.
+/// A handler's state, summed over its logs.
 #[derive(Default)]
 struct HandlerTotals {
     topics: Vec<(Arc<Ledger>, Arc<RegisteredTopic>, HandlerTopic)>,
@@ -22,7 +22,7 @@ struct HandlerTotals {
 }
 
 impl Claims<'_> {
-    /// Says how a handler's work is to be tried.
+    /// Sets a handler's policy.
     pub(crate) async fn put_handler(
         &self,
         name: &str,
@@ -30,7 +30,7 @@ impl Claims<'_> {
         recorder: ReplyRecorder<RegisterOutcome<Handler>>,
     ) -> Result<RegisterOutcome<Handler>> {
         check(name, &handler)?;
-        // How far it has come is told as of now: a decision knows its own log alone.
+        // The reply shows the progress as of now: a decision knows only its own log.
         let shown = self.handler_view(name, Some(&handler), &mut ScanBudget::default()).await?;
         let put = PutHandler { name: name.to_owned(), definition: Arc::new(handler) };
         let registered = move |is_new: &bool| match is_new {
@@ -42,7 +42,7 @@ impl Claims<'_> {
         Ok(registered(&self.logs.default_ledger().submit_recording(put, recorder).await?))
     }
 
-    /// One handler: it was put, or has claimed something.
+    /// One handler: it has a policy, or has claimed an event.
     pub(crate) async fn handler(&self, name: &str) -> Result<Handler> {
         self.known_handler(name, &mut ScanBudget::default()).await
     }
@@ -51,30 +51,30 @@ impl Claims<'_> {
         if !self.logs.ledgers().iter().any(|ledger| ledger.claims().has_handler(name)) {
             return Err(Error::not_found("handler"));
         }
-        let said = self.logs.default_ledger().claims().policy(name).cloned();
-        self.handler_view(name, said.as_ref(), budget).await
+        let policy = self.logs.default_ledger().claims().policy(name).cloned();
+        self.handler_view(name, policy.as_ref(), budget).await
     }
 
-    /// A handler of whom this is said, as it is shown.
-    async fn handler_view(&self, name: &str, said: Option<&NewHandler>, budget: &mut ScanBudget) -> Result<Handler> {
-        let terms = ClaimPolicy::of(said, self.defaults());
-        let mut standings = HandlerTotals::default();
-        self.logs.ledgers().iter().for_each(|ledger| standings.add(ledger, name, ledger.now()));
-        let HandlerTotals { topics: found, oldest_failure } = standings;
+    /// A handler with this policy, as the API shows it.
+    async fn handler_view(&self, name: &str, put: Option<&NewHandler>, budget: &mut ScanBudget) -> Result<Handler> {
+        let policy = ClaimPolicy::of(put, self.defaults());
+        let mut totals = HandlerTotals::default();
+        self.logs.ledgers().iter().for_each(|ledger| totals.add(ledger, name, ledger.now()));
+        let HandlerTotals { topics: found, oldest_failure } = totals;
         let mut topics = Vec::with_capacity(found.len());
-        for (ledger, topic, standing) in found {
-            let question = LagQuery { ledger: &ledger, name, topic: &topic, order: terms.order };
-            topics.push(HandlerTopic { lag: self.lag.lag(&question, budget).await?, ..standing });
+        for (ledger, topic, progress) in found {
+            let query = LagQuery { ledger: &ledger, name, topic: &topic, order: policy.order };
+            topics.push(HandlerTopic { lag: self.lag.lag(&query, budget).await?, ..progress });
         }
         topics.sort_unstable_by(|one, other| one.topic.cmp(&other.topic));
         let sum = |count: fn(&HandlerTopic) -> u64| topics.iter().map(count).sum();
-        let shown = |span_said: Option<&IsoDuration>, millis: i64| span_said.cloned().unwrap_or_else(|| span(millis));
+        let as_put = |put: Option<&IsoDuration>, millis: i64| put.cloned().unwrap_or_else(|| span(millis));
         Ok(Handler {
             name: name.to_owned(),
-            lease: shown(said.and_then(|it| it.lease.as_ref()), terms.lease_millis),
-            max_attempts: terms.max_attempts,
-            backoff: shown(said.and_then(|it| it.backoff.as_ref()), terms.backoff_millis),
-            order: terms.order,
+            lease: as_put(put.and_then(|it| it.lease.as_ref()), policy.lease_millis),
+            max_attempts: policy.max_attempts,
+            backoff: as_put(put.and_then(|it| it.backoff.as_ref()), policy.backoff_millis),
+            order: policy.order,
             in_flight: sum(|topic| topic.in_flight),
             failed: sum(|topic| topic.failed),
             dead_letters: sum(|topic| topic.dead_letters),
@@ -93,16 +93,16 @@ impl Claims<'_> {
             names.extend(ledger.claims().handlers().map(str::to_owned));
         }
         let Page { items, next, prev } = Page::of(names.into_iter(), cursor, limit, Clone::clone);
-        let (mut shown, mut budget) = (Vec::with_capacity(items.len()), ScanBudget::default());
+        let (mut views, mut budget) = (Vec::with_capacity(items.len()), ScanBudget::default());
         for name in &items {
-            shown.push(self.known_handler(name, &mut budget).await?);
+            views.push(self.known_handler(name, &mut budget).await?);
         }
-        Ok(Page { items: shown, next, prev })
+        Ok(Page { items: views, next, prev })
     }
 }
 
 impl HandlerTotals {
-    /// Adds what one log knows: the topics that the handler has claimed events of, or that its group reads.
+    /// Adds one log: the topics of which the handler has claimed events, or that its group reads.
     fn add(&mut self, ledger: &Arc<Ledger>, name: &str, now: i64) {
         let registry = ledger.registry();
         let (offsets, read) = match ledger.consumers().group(name) {
@@ -117,9 +117,9 @@ impl HandlerTotals {
             let (id, number) = (topic.topic.definition.id.clone(), topic.number.0);
             let committed = offsets.get(&id).copied().unwrap_or(Offset::ZERO);
             let finished = claims.highest(name, number).get().max(committed.get());
-            let mut standing = HandlerTopic { topic: id, finished, lag: 0, in_flight: 0, failed: 0, dead_letters: 0 };
-            self.count(&claims, name, number, now, &mut standing);
-            self.topics.push((Arc::clone(ledger), topic, standing));
+            let mut progress = HandlerTopic { topic: id, finished, lag: 0, in_flight: 0, failed: 0, dead_letters: 0 };
+            self.count(&claims, name, number, now, &mut progress);
+            self.topics.push((Arc::clone(ledger), topic, progress));
         }
     }
 
@@ -137,7 +137,7 @@ impl HandlerTotals {
     }
 }
 
-/// What a handler must keep to; all it breaks otherwise.
+/// Checks a policy, and reports everything that is wrong with it.
 fn check(name: &str, handler: &NewHandler) -> Result<()> {
     let NewHandler { lease, max_attempts, backoff, .. } = handler;
     let mut violations: Vec<_> = check_name(name, "/name").into_iter().collect();

@@ -1,12 +1,13 @@
 //! Claims: who is working on which event, so that an effect happens at most once per handler.
 //!
 //! - At most one live claim per (handler, event); the log's order decides races, on any engine, from any process.
-//! - A finished claim is never reopened; a lapsed one may be taken over, with a higher token.
-//! - A topic's claims live in its own log. What holds for a handler is said in the default one.
-//! - Whatever must be read from the log is read on the caller's task; decisions look at the state alone.
+//! - An event is identified by the sequence at which it was first stored, also if a republished copy is claimed.
+//! - A finished claim is never reopened; one whose lease has expired can be taken over, with a higher token.
+//! - A topic's claims are in its own log. A handler's policy is in the default log.
+//! - The log is read on the caller's task; decisions look at the state alone.
 //! - Time comes in with the decision, and never goes back; nothing here reads a clock or waits.
 //!
-//! Offsets are `consumers`' business; what becomes of dead letters is `dead_letters`'.
+//! Offsets are in `consumers`, the resolution of dead letters in `dead_letters`.
 
 mod assign;
 mod claim;
@@ -42,7 +43,7 @@ use release::ReleaseClaim;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Who does the work where nobody says.
+/// The owner of a claim if the request names none.
 pub(crate) const UNKNOWN_OWNER: &str = "unknown";
 
 /// The claims of all logs, on behalf of one caller.
@@ -64,8 +65,13 @@ struct LocatedClaim {
 }
 
 impl Claims<'_> {
-    /// Begins a claim's lease anew.
-    pub(crate) async fn heartbeat(&self, id: &str, token: FencingToken, recorder: ReplyRecorder<Claim>) -> Result<Claim> {
+    /// Restarts a claim's lease.
+    pub(crate) async fn heartbeat(
+        &self,
+        id: &str,
+        token: FencingToken,
+        recorder: ReplyRecorder<Claim>,
+    ) -> Result<Claim> {
         let located = self.locate(id)?;
         let key = located.key.clone();
         let row = self
@@ -75,7 +81,7 @@ impl Claims<'_> {
         Ok(self.view(&located.key, &located.topic, &row))
     }
 
-    /// Says that an attempt failed.
+    /// Records that an attempt failed.
     pub(crate) async fn fail(&self, id: &str, failure: ClaimFailure, recorder: ReplyRecorder<Claim>) -> Result<Claim> {
         let ClaimFailure { token, error, retryable } = failure;
         let error = check_error(error)?;
@@ -94,7 +100,7 @@ impl Claims<'_> {
         Ok(self.view(key, topic, &row))
     }
 
-    /// Gives a claim back, unfinished.
+    /// Releases a claim, unfinished.
     pub(crate) async fn release(&self, id: &str, token: FencingToken, recorder: ReplyRecorder<Claim>) -> Result<Claim> {
         let located = self.locate(id)?;
         let key = located.key.clone();
@@ -137,7 +143,7 @@ impl Claims<'_> {
         Ok(page.map(|(_, key, topic, row)| self.view(&key, &topic, &row)))
     }
 
-    /// What a claim's id stands for.
+    /// The claim that an id names.
     fn locate(&self, id: &str) -> Result<LocatedClaim> {
         let ClaimId { handler, topic, sequence } = ClaimId::parse(id)?;
         let found = self.logs.find(&topic).map_err(|error| match error.kind() {
@@ -160,7 +166,7 @@ impl Claims<'_> {
         EventPublisher { logs: self.logs, policy: self.policy, producer: self.producer }
     }
 
-    /// What the default log says of a handler, for decisions in another; in its own it knows better.
+    /// A handler's policy in the default log, for decisions in another log; the default log uses its own state.
     fn policy_for(&self, place: &LogRef, handler: &str) -> Option<NewHandler> {
         match place {
             LogRef::Default => None,
@@ -168,18 +174,18 @@ impl Claims<'_> {
         }
     }
 
-    /// A claim as it is shown.
+    /// A claim as the API shows it.
     fn view(&self, key: &ClaimKey, topic: &TopicId, row: &ClaimRow) -> Claim {
         view(key, topic, row, self.defaults())
     }
 
-    /// What is kept of a decision about one claim.
+    /// The reply to store with a decision about one claim.
     fn row_recorder(&self, located: &LocatedClaim, recorder: &ReplyRecorder<Claim>) -> ReplyRecorder<ClaimRow> {
         let (LocatedClaim { key, topic, .. }, defaults) = (located.clone(), self.defaults());
         recorder.map_answer(move |row| Some(Ok(view(&key, &topic, row, defaults))))
     }
 
-    /// A claim that was done before, if the log says that whoever asks had it; else he has lost it.
+    /// A claim that was done before, if the log has the entry that granted it with this token; else the token is lost.
     async fn done_before(&self, located: &LocatedClaim, token: FencingToken) -> Result<Claim> {
         let ledger = self.ledger(located);
         if token < ledger.claims().first_token(&located.key.handler, located.key.topic) {
@@ -193,8 +199,8 @@ impl Claims<'_> {
         Ok(done_view(located, &row, self.defaults()))
     }
 
-    /// What is known of a claim whose entry is reclaimed. It was the only one of its event, or its token is known to be the
-    /// finishing one, so whoever has a token of that time finished it; who that was is not known any more.
+    /// A claim whose entry is reclaimed. It was the only one of its event, or its token is known to be the finishing one, so a
+    /// token of that time finished it; the owner is not known any more.
     async fn reclaimed_row(&self, located: &LocatedClaim, token: FencingToken) -> Result<ClaimRow> {
         let ClaimKey { topic, sequence, .. } = located.key;
         let behind = ReadRange::Topic(TopicNumber(topic), Sequence(sequence.get().saturating_sub(1)));
@@ -218,13 +224,13 @@ impl Claims<'_> {
     }
 }
 
-/// A claim that is done, as it is shown.
+/// A finished claim, as the API shows it.
 fn done_view(located: &LocatedClaim, row: &ClaimRow, defaults: ClaimDefaults) -> Claim {
-    let shown = view(&located.key, &located.topic, row, defaults);
-    Claim { status: ClaimStatus::Done, lease_expires_at: None, retry_at: None, error: None, ..shown }
+    let claim = view(&located.key, &located.topic, row, defaults);
+    Claim { status: ClaimStatus::Done, lease_expires_at: None, retry_at: None, error: None, ..claim }
 }
 
-/// A claim as it is shown.
+/// A claim as the API shows it.
 pub(crate) fn view(key: &ClaimKey, topic: &TopicId, row: &ClaimRow, defaults: ClaimDefaults) -> Claim {
     let (mut lease_expires_at, mut retry_at, mut dead_letter) = (None, None, None);
     let status = match row.standing {
@@ -265,7 +271,7 @@ pub(crate) fn view(key: &ClaimKey, topic: &TopicId, row: &ClaimRow, defaults: Cl
     }
 }
 
-/// Whether an entry at this place would be gone by now: it lies before the first one that the log holds.
+/// Whether an entry at this position is reclaimed: it is before the first one that the log still has.
 async fn is_reclaimed(ledger: &Ledger, token: FencingToken) -> Result<bool> {
     const ONE: ReadLimit = ReadLimit { records: 1, bytes: 0 };
     let entries = |after: u64| ReadRange::Topic(TopicNumber::LEDGER, Sequence(after));
@@ -277,7 +283,7 @@ async fn is_reclaimed(ledger: &Ledger, token: FencingToken) -> Result<bool> {
     Ok(page.first().is_some_and(|first| token.get() < first.position.get()))
 }
 
-/// The claim that the entry at this place gave, if it gave this one.
+/// The claim that the entry at this position granted, if it is this one.
 async fn claim_at(ledger: &Ledger, key: &ClaimKey, token: FencingToken) -> Result<Option<ClaimRow>> {
     let Some(before) = token.get().checked_sub(1) else { return Ok(None) };
     let range = ReadRange::All(contract::Position(before));
@@ -303,7 +309,7 @@ async fn claim_at(ledger: &Ledger, key: &ClaimKey, token: FencingToken) -> Resul
     })
 }
 
-/// Where a claim stands in the list of a handler's claims.
+/// A claim's key in the list of a handler's claims.
 fn list_key(topic: &TopicId, key: &ClaimKey) -> String {
     format!("{topic} {:020}", key.sequence.get())
 }
@@ -319,7 +325,7 @@ fn check_name(name: &str, pointer: &str) -> Option<Violation> {
     Some(Violation::new(pointer, detail))
 }
 
-/// A failure as it is kept: its message may be cut off, its class must be one.
+/// Checks a failure, and cuts off a long message.
 fn check_error(mut error: ClaimError) -> Result<ClaimError> {
     if error.class.is_empty() {
         return Err(Error::invalid("/error/class", "must not be empty"));

@@ -1,9 +1,9 @@
-//! Terms: how work is tried, as the claim, its handler and the configuration say together.
+//! The policy of a handler: lease, attempts, back-off and order, from the handler's definition or the configuration.
 
 use crate::config;
 use contract::{ClaimOrder, IsoDuration, NewHandler, limits};
 
-/// What holds where nobody says otherwise.
+/// The defaults of the configuration.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClaimDefaults {
     pub(crate) lease_millis: i64,
@@ -34,7 +34,7 @@ impl ClaimDefaults {
     }
 }
 
-/// How one handler's work is tried.
+/// The policy that applies to one handler.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ClaimPolicy {
     pub(super) lease_millis: i64,
@@ -44,18 +44,18 @@ pub(super) struct ClaimPolicy {
 }
 
 impl ClaimPolicy {
-    /// What the handler says, else what holds by default.
+    /// The handler's own values, else the defaults.
     pub(super) fn of(handler: Option<&NewHandler>, defaults: ClaimDefaults) -> Self {
-        let said = |span: fn(&NewHandler) -> Option<&IsoDuration>| handler.and_then(span).map(IsoDuration::millis);
+        let put = |span: fn(&NewHandler) -> Option<&IsoDuration>| handler.and_then(span).map(IsoDuration::millis);
         Self {
-            lease_millis: said(|it| it.lease.as_ref()).unwrap_or(defaults.lease_millis),
+            lease_millis: put(|it| it.lease.as_ref()).unwrap_or(defaults.lease_millis),
             max_attempts: handler.and_then(|it| it.max_attempts).unwrap_or(defaults.max_attempts),
-            backoff_millis: said(|it| it.backoff.as_ref()).unwrap_or(defaults.backoff_millis),
+            backoff_millis: put(|it| it.backoff.as_ref()).unwrap_or(defaults.backoff_millis),
             order: handler.and_then(|it| it.order).unwrap_or(defaults.order),
         }
     }
 
-    /// When the next attempt may begin after this many failed ones; `None` when there is none.
+    /// When the next attempt may start after this many failed ones; `None` if that was the last one.
     pub(super) fn retry_at(&self, attempt: u32, now: i64) -> Option<i64> {
         if attempt >= self.max_attempts {
             return None;
@@ -67,7 +67,7 @@ impl ClaimPolicy {
     }
 }
 
-/// A length of time as it is shown.
+/// A duration as the API shows it.
 pub(super) fn span(millis: i64) -> IsoDuration {
     match (millis / 1000, millis % 1000) {
         (seconds, 0) => IsoDuration::seconds(seconds),
@@ -80,8 +80,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_the_longest_and_end_with_the_attempts() {
-        let terms = |backoff_millis, max_attempts| ClaimPolicy {
+    fn back_off_doubles_up_to_the_longest_and_ends_with_the_attempts() {
+        let policy = |backoff_millis, max_attempts| ClaimPolicy {
             lease_millis: 1,
             max_attempts,
             backoff_millis,
@@ -98,9 +98,9 @@ mod tests {
             (0, 5, 3, Some(0)),
             (1, 1, 1, None),
         ] {
-            assert_eq!(terms(backoff, max).retry_at(attempt, 0), wait, "{backoff} {max} {attempt}");
+            assert_eq!(policy(backoff, max).retry_at(attempt, 0), wait, "{backoff} {max} {attempt}");
         }
-        assert_eq!(terms(1000, 5).retry_at(1, i64::MAX), Some(i64::MAX));
+        assert_eq!(policy(1000, 5).retry_at(1, i64::MAX), Some(i64::MAX));
     }
 
     #[test]

@@ -1,15 +1,15 @@
-//! Giving claims back: the events may be claimed again at once.
+//! Releasing claims: the events can be claimed again at once.
 //!
-//! - A worker that gives a claim back has spent no attempt, and its token holds no longer.
-//! - What a member of a shared group holds goes back with the member. Where it was deleted, no attempt is spent. Where its
-//!   session ended, the leases are over: the attempts count, so that work that kills its worker ends as a dead letter, and
-//!   a late `done` is still accepted while nobody else has claimed the event.
+//! - A release by the worker does not count as an attempt, and invalidates the token.
+//! - The claims of a member of a shared group are released with the member. If it was deleted, the attempts do not count. If its
+//!   session expired, the leases expire, too: the attempts count, so that work that kills its worker ends as a dead letter,
+//!   and a late `done` is still accepted until the event is claimed again.
 
 use super::complete_decision::{TokenHold, check_token, open_row, token_lost};
 use crate::ledger::{ClaimKey, ClaimRow, ClaimState, Command, Decision, Entry};
 use contract::{FencingToken, Result};
 
-/// Gives one claim back.
+/// Releases one claim.
 pub(super) struct ReleaseClaim {
     pub(super) key: ClaimKey,
     pub(super) token: FencingToken,
@@ -33,16 +33,16 @@ impl Command for ReleaseClaim {
     }
 }
 
-/// Why a member of a shared group holds nothing any more.
+/// Why a member left a shared group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MemberDeparture {
     /// It was deleted.
     Deleted,
-    /// Its session ended.
+    /// Its session expired.
     Expired,
 }
 
-/// Releases what a member of a shared group holds in a topic.
+/// Releases all claims of a member of a shared group in a topic.
 pub(crate) fn release_all(
     group: &str,
     topic: u32,
@@ -55,6 +55,7 @@ pub(crate) fn release_all(
         return Ok(());
     }
     let (handler, spent) = (group.to_owned(), why == MemberDeparture::Expired);
-    decision.add_entry(Entry::ClaimsReleased { handler, topic, sequences, spent })?;
+    // Due whatever room there is: it ends with its member, which may be about to be deleted.
+    decision.add_due_entry(Entry::ClaimsReleased { handler, topic, sequences, spent })?;
     Ok(())
 }

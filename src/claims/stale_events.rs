@@ -1,6 +1,6 @@
-//! Events that were answered `stale`: counted by handler, so that work that is skipped can be seen.
+//! Events that were answered `stale`: counted by handler, so that skipped work is visible.
 //!
-//! - An event counts once, however often it is asked for. The count begins with the process.
+//! - An event counts once, however often it is claimed. The count starts with the process.
 
 use contract::{Sequence, TopicId, limits};
 use roaring::RoaringTreemap;
@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(crate) struct StaleEvents(Mutex<HashMap<String, HashMap<TopicId, RoaringTreemap>>>);
 
 impl StaleEvents {
-    /// A handler was answered that this event is stale.
+    /// Counts an event that a handler was told is stale.
     pub(super) fn note(&self, handler: &str, topic: &TopicId, sequence: Sequence) {
         let mut known = self.lock();
         if known.len() >= limits::HANDLERS_MAX && !known.contains_key(handler) {
@@ -21,12 +21,12 @@ impl StaleEvents {
         known.entry(handler.to_owned()).or_default().entry(topic.clone()).or_default().insert(sequence.get());
     }
 
-    /// How many events a handler was answered `stale` for.
+    /// How many stale events a handler was told of.
     pub(super) fn count(&self, handler: &str) -> u64 {
         self.lock().get(handler).map_or(0, |topics| topics.values().map(RoaringTreemap::len).sum())
     }
 
-    /// The handler begins anew.
+    /// Resets a handler's count.
     pub(super) fn forget(&self, handler: &str) {
         self.lock().remove(handler);
     }

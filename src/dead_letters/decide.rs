@@ -1,30 +1,30 @@
-//! What is decided about dead letters, in the order of the log they live in.
+//! The decisions about dead letters, in the order of the log that they are in.
 
 use crate::events::{ProducedEvents, ProducedOutcome};
 use crate::ledger::{Command, DeadLetterRow, Decision, Entry};
 use contract::{BulkResolveOutcome, DeadLetterSource, DeadLetterStatus, Error, Kind, Result};
 use uuid::Uuid;
 
-/// What somebody does about a letter.
+/// How an operator resolves a dead letter.
 pub(super) enum LetterAction {
     Redrive { reason: Option<String>, change: Option<CorrectedEvent> },
     Discard { reason: String },
 }
 
-/// A corrected event in the place of the old one.
+/// A corrected event that replaces the old one.
 pub(super) struct CorrectedEvent {
     pub(super) id: Uuid,
     pub(super) events: ProducedEvents,
 }
 
-/// What became of it.
+/// The result of a resolution.
 pub(super) enum ResolveOutcome {
     Done(Box<DeadLetterRow>),
     /// The corrected event must be prepared again.
     Stale,
 }
 
-/// Deals with one letter.
+/// Resolves one dead letter.
 pub(super) struct ResolveLetter {
     pub(super) id: Uuid,
     pub(super) by: String,
@@ -57,7 +57,7 @@ impl Command for ResolveLetter {
     }
 }
 
-/// Deals with several letters, those of them that are still open and may be dealt with so; counts both.
+/// Resolves several dead letters; counts those that were open, and those that cannot be redriven.
 pub(super) struct ResolveLetters {
     pub(super) ids: Vec<Uuid>,
     pub(super) by: String,
@@ -90,7 +90,7 @@ impl Command for ResolveLetters {
     }
 }
 
-/// A letter is dealt with once.
+/// A dead letter is resolved once.
 pub(super) fn check_open(row: &DeadLetterRow) -> Result<()> {
     match row.status {
         DeadLetterStatus::Open => Ok(()),
@@ -99,12 +99,12 @@ pub(super) fn check_open(row: &DeadLetterRow) -> Result<()> {
     }
 }
 
-/// Whether the subscription whose job this was is gone, with everything that could deliver it.
+/// Whether the subscription of this job was deleted, so that nothing could deliver it.
 fn is_orphaned(row: &DeadLetterRow, decision: &Decision<'_>) -> bool {
     row.letter.job.is_some_and(|job| !decision.dispatch().has_lane(job.lane))
 }
 
-/// The refusal of a letter that nobody could deliver.
+/// The refusal to redrive a dead letter whose subscription was deleted.
 pub(super) fn orphaned() -> Error {
     already_resolved(
         "The subscription of this dead letter was deleted, so nothing would deliver it; discard the letter.",

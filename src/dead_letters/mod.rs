@@ -1,22 +1,25 @@
-//! Dead letters: work given up, kept for a person to redrive or discard.
+//! Dead letters: claims and jobs that were given up, kept for an operator to redrive or discard.
 //!
-//! - A letter is dealt with once. Who did it, when and why is a fact of the log.
-//! - A redriven event keeps its identity, and may be worked on even where later ones are finished. Only who asks for it
-//!   gets a new event in the place of the old one: under a new id, caused by the old one, never taken for a duplicate.
-//! - A letter lives in the log of its event; lists go over all logs, oldest first.
+//! - A dead letter is resolved once. Who did it, when and why is in the log.
+//! - A redriven event keeps its identity, and can be worked on even if later ones are finished. On request a new event replaces
+//!   it: with a new id, the old one as its cause, and never taken for a duplicate.
+//! - A dead letter is in the log of its event; lists merge all logs, oldest first.
 //!
-//! What leads to a letter is decided where the work is (`claims`).
+//! `claims` and `dispatch` decide when work becomes a dead letter.
 
 mod decide;
 mod redrivable;
 
 use crate::dispatch::attempts_of;
 use crate::events::{EventPublisher, EventReader, PublishRules, removed, stored_at};
-use crate::ledger::{DeadLetterRange, DeadLetterRow, DeadLetterSortKey, Ledger, ReplyRecorder};
+use crate::ledger::{
+    DeadLetterRange, DeadLetterRow, DeadLetterSortKey, Ledger, ReplyRecorder, answer_or_repeat, changed_concurrently,
+    decide_until_known,
+};
 use crate::logs::{LogRef, Logs};
 use contract::{
     BulkResolveOutcome, BulkResolveRequest, Cursor, DeadLetter, DeadLetterCount, DeadLetterFilter, DeadLetterSummary,
-    Error, Event, Kind, NewEvent, Page, ProducerId, RedriveOverride, RedriveRequest, Result, StoredEvent, Timestamp,
+    Error, Event, NewEvent, Page, ProducerId, RedriveOverride, RedriveRequest, Result, StoredEvent, Timestamp,
     Violation, limits,
 };
 use decide::{CorrectedEvent, LetterAction, ResolveLetter, ResolveLetters, ResolveOutcome};
@@ -25,16 +28,15 @@ use redrivable::redrivable;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// How often a request is decided anew because definitions changed under it, before it is told to come back.
-const TRIES_MAX: usize = 8;
-/// Letters dealt with by one decision.
+/// Dead letters resolved by one decision.
 const LETTERS_PER_DECISION: usize = 100;
-/// The refusal to redrive a letter without its event.
+/// The refusal to redrive a dead letter whose event is not stored.
 const GONE: &str = "The event is not stored any more, so it cannot be tried again; discard the letter.";
-/// Who deals with a letter where nobody says.
+/// The operator of a resolution if the request names none.
 const UNKNOWN_CALLER: &str = "unknown";
 
 /// The dead letters of all logs, on behalf of one caller.
@@ -46,7 +48,7 @@ pub(crate) struct DeadLetters<'a> {
 }
 
 impl DeadLetters<'_> {
-    /// Letters in the order they were given up, the page at `cursor`.
+    /// Dead letters in the order in which they were given up, the page at `cursor`.
     pub(crate) async fn list(
         &self,
         filter: &DeadLetterFilter,
@@ -55,7 +57,7 @@ impl DeadLetters<'_> {
     ) -> Result<Page<DeadLetter>> {
         self.reader.check_limit(limit)?;
         let most = limit.saturating_add(1);
-        // The page itself, and one letter on the other side of the cursor, which makes the page before or behind it.
+        // The page itself, and one letter on the other side of the cursor, which tells whether there is a page on that side.
         let ranges = match cursor {
             None => vec![(DeadLetterRange::After(None), most)],
             Some(Cursor::After(text)) => {
@@ -84,7 +86,7 @@ impl DeadLetters<'_> {
         Ok(page)
     }
 
-    /// How many are open, and whose they are.
+    /// How many are open, by owner and topic.
     pub(crate) fn summary(&self) -> DeadLetterSummary {
         let mut counts = BTreeMap::new();
         for ledger in self.logs.ledgers() {
@@ -102,13 +104,13 @@ impl DeadLetters<'_> {
         DeadLetterSummary { count: items.iter().map(|item| item.count).sum(), items }
     }
 
-    /// One letter.
+    /// One dead letter.
     pub(crate) async fn get(&self, id: Uuid) -> Result<DeadLetter> {
         let (ledger, row) = self.find(id).await?;
         self.view(&ledger, &row).await
     }
 
-    /// Lets a letter's event be worked on again, or publishes a corrected one in its place.
+    /// Makes a dead letter's event available again, or publishes a corrected one in its place.
     pub(crate) async fn redrive(
         &self,
         id: Uuid,
@@ -116,7 +118,7 @@ impl DeadLetters<'_> {
         recorder: &ReplyRecorder<DeadLetter>,
     ) -> Result<DeadLetter> {
         check_reason(redrive.reason.as_deref())?;
-        for _ in 0..TRIES_MAX {
+        decide_until_known((), |()| async move {
             let (ledger, row) = self.find(id).await?;
             decide::check_open(&row)?;
             check_lane(&ledger, &row)?;
@@ -130,17 +132,16 @@ impl DeadLetters<'_> {
             if redrive.dry_run {
                 decide::check_open(&row)?;
                 check_lane(&ledger, &row)?;
-                return Ok(DeadLetter { attempts: attempts_of(&ledger, &row), ..letter_view(&row, Some(&stored)) });
+                let shown = DeadLetter { attempts: attempts_of(&ledger, &row), ..letter_view(&row, Some(&stored)) };
+                return Ok(ControlFlow::Break(shown));
             }
             let action = LetterAction::Redrive { reason: redrive.reason.clone(), change };
-            if let Some(dead_letter) = self.resolve(&ledger, id, action, (Some(stored), recorder)).await? {
-                return Ok(dead_letter);
-            }
-        }
-        Err(changed_concurrently())
+            self.resolve(&ledger, id, action, (Some(stored), recorder)).await.map(answer_or_repeat)
+        })
+        .await
     }
 
-    /// Decides that a letter's event need not be worked on.
+    /// Decides that a dead letter's event need not be worked on.
     pub(crate) async fn discard(
         &self,
         id: Uuid,
@@ -155,7 +156,7 @@ impl DeadLetters<'_> {
             .ok_or_else(changed_concurrently)
     }
 
-    /// Has a deed decided about the letter of an event; nothing where it must be prepared again.
+    /// Has a resolution decided; `None` if the corrected event must be prepared again.
     async fn resolve(
         &self,
         ledger: &Ledger,
@@ -163,7 +164,7 @@ impl DeadLetters<'_> {
         deed: LetterAction,
         (event, keep): (Option<StoredEvent>, &ReplyRecorder<DeadLetter>),
     ) -> Result<Option<DeadLetter>> {
-        // As they were: what is dealt with may be tried again at once.
+        // Read before the decision: a redriven job may be tried again at once.
         let known = ledger.dead_letters().get(id).cloned();
         let attempts = known.map(|row| attempts_of(ledger, &row)).unwrap_or_default();
         let told = move |dealt: &ResolveOutcome| match dealt {
@@ -177,7 +178,7 @@ impl DeadLetters<'_> {
         Ok(told(&ledger.submit_recording(ResolveLetter { id, by: self.caller(), action: deed }, recorder).await?))
     }
 
-    /// Redrives every open letter that is meant, but for those that nothing could deliver; counts both.
+    /// Redrives every open dead letter that matches, except those that cannot be redriven; counts both.
     pub(crate) async fn redrive_all(
         &self,
         order: BulkResolveRequest,
@@ -189,7 +190,7 @@ impl DeadLetters<'_> {
         self.resolve_all(order, true, action, recorder).await
     }
 
-    /// Discards every open letter that is meant; answers how many.
+    /// Discards every open dead letter that matches; returns how many.
     pub(crate) async fn discard_all(
         &self,
         order: BulkResolveRequest,
@@ -200,8 +201,8 @@ impl DeadLetters<'_> {
         self.resolve_all(order, false, || LetterAction::Discard { reason: reason.clone() }, recorder).await
     }
 
-    /// Deals with some letters after the other. The answer is kept with the last of them: a request that broke off before
-    /// is carried out on what is left.
+    /// Resolves dead letters in several decisions. The reply is stored with the last one: a request that was interrupted before is
+    /// repeated for the rest.
     async fn resolve_all(
         &self,
         order: BulkResolveRequest,
@@ -230,7 +231,8 @@ impl DeadLetters<'_> {
         for (number, (ledger, ids)) in parts.into_iter().enumerate() {
             let recorder = if number + 1 == last { recorder.clone() } else { ReplyRecorder::disabled() };
             let recorder = recorder.map_answer(move |here: &BulkResolveOutcome| Some(Ok(sum(resolved, *here))));
-            let here = ledger.submit_recording(ResolveLetters { ids, by: self.caller(), action: deed() }, recorder).await?;
+            let here =
+                ledger.submit_recording(ResolveLetters { ids, by: self.caller(), action: deed() }, recorder).await?;
             resolved = sum(resolved, here);
         }
         Ok(resolved)
@@ -244,7 +246,7 @@ impl DeadLetters<'_> {
         if let Some(found) = self.find_row(id) {
             return Ok(found);
         }
-        // Another broker may have given it up a moment ago.
+        // Another broker may have just appended it.
         self.logs.default_ledger().refresh().await?;
         self.find_row(id).ok_or_else(|| Error::not_found("dead letter"))
     }
@@ -261,7 +263,7 @@ impl DeadLetters<'_> {
         Ok(stored.filter(|event| event.sequence == row.letter.sequence))
     }
 
-    /// The event of a letter that is shown or discarded: neither needs it, so one that is damaged on disk is left out.
+    /// The event of a dead letter that is shown or discarded: neither needs it, so a damaged one is left out.
     async fn event_to_show(&self, ledger: &Ledger, row: &DeadLetterRow) -> Result<Option<StoredEvent>> {
         match self.event_of(ledger, row).await {
             Err(error) if is_damage(&error) => Ok(None),
@@ -269,7 +271,7 @@ impl DeadLetters<'_> {
         }
     }
 
-    /// The corrected event, ready to be stored with the letter's end.
+    /// The corrected event, prepared to be stored with the resolution.
     async fn prepare_correction(&self, row: &DeadLetterRow, event: NewEvent) -> Result<CorrectedEvent> {
         let found = self.logs.find(&row.letter.topic)?;
         let place: &LogRef = &found.log;
@@ -285,7 +287,7 @@ impl DeadLetters<'_> {
     }
 }
 
-/// A letter as it is shown, with its event.
+/// A dead letter as the API shows it, with its event.
 fn letter_view(row: &DeadLetterRow, event: Option<&StoredEvent>) -> DeadLetter {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -314,11 +316,7 @@ fn letter_view(row: &DeadLetterRow, event: Option<&StoredEvent>) -> DeadLetter {
     }
 }
 
-fn changed_concurrently() -> Error {
-    Error::new(Kind::Overloaded, "Topics or types keep changing under this request; try again.").with_retry_after(1)
-}
-
-/// The event that takes the place of one given up; `None` where nothing is to be different.
+/// The event that replaces the old one; `None` if nothing is changed.
 fn corrected(stored: &StoredEvent, changes: &RedriveOverride) -> Result<Option<NewEvent>> {
     if changes.data.is_none() && !changes.new_event_id {
         return Ok(None);
@@ -326,13 +324,13 @@ fn corrected(stored: &StoredEvent, changes: &RedriveOverride) -> Result<Option<N
     let old: Event = stored.event()?;
     let causation_id = Some(old.id.to_string());
     let data = changes.data.clone().unwrap_or_else(|| old.data.clone());
-    // What made the old one unlike any other would make this one its duplicate.
+    // With the members that make an event unique, this one would be a duplicate of the old one.
     let id = Some(Uuid::new_v4());
     let renamed = NewEvent { cloud_event_id: None, deduplication_id: None, ..NewEvent::from(old) };
     Ok(Some(NewEvent { id, causation_id, data, ..renamed }))
 }
 
-/// Whether an event could not be read because it is damaged, which will not pass.
+/// Whether an event could not be read because it is damaged.
 fn is_damage(error: &Error) -> bool {
     let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<LogError>());
     matches!(source, Some(LogError::Damaged(_)))
@@ -342,12 +340,12 @@ const fn sum(one: BulkResolveOutcome, other: BulkResolveOutcome) -> BulkResolveO
     BulkResolveOutcome { count: one.count + other.count, skipped: one.skipped + other.skipped }
 }
 
-/// The place a cursor stands for; one of another list is behind all letters.
+/// The sort key of a cursor; one of another list is after all dead letters.
 fn place_of(text: &str) -> DeadLetterSortKey {
     DeadLetterRow::parse_sort_key(text).unwrap_or((i64::MAX, Uuid::max()))
 }
 
-/// Refuses a letter whose subscription was deleted.
+/// Refuses a dead letter whose subscription was deleted.
 fn check_lane(ledger: &Ledger, row: &DeadLetterRow) -> Result<()> {
     let is_gone = row.letter.job.is_some_and(|job| ledger.dispatch().lane(job.lane).is_none());
     if is_gone { Err(decide::orphaned()) } else { Ok(()) }

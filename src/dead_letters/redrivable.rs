@@ -1,7 +1,7 @@
-//! Which letters a bulk redrive can deal with: exactly those that a single redrive would not refuse.
+//! The dead letters that a bulk redrive can resolve: exactly those that a single redrive would not refuse.
 //!
 //! - An event that retention has removed, that `repair` has cut out or that is damaged on disk cannot be worked on again.
-//! - Letters of neighbouring events are looked up together: one read for each run of them.
+//! - Neighbouring events are read together: one read for each run of them.
 
 use super::check_lane;
 use crate::ledger::{DeadLetterRow, Ledger, read_failed};
@@ -10,11 +10,11 @@ use log::{LogError, ReadLimit, ReadRange, TopicNumber};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Most sequences that one read goes over.
+/// Most sequences of one read.
 const SPAN_MAX: u64 = 64;
 const PAGE_BYTES: usize = 4 * limits::EVENT_BYTES_MAX;
 
-/// Those letters of a log that could be worked on again: their events are there, and so is who would deliver them.
+/// The dead letters of a log that can be redriven: their events are stored, and their subscriptions exist.
 pub(super) async fn redrivable(
     ledger: &Ledger,
     mut dead_letters: Vec<Arc<DeadLetterRow>>,
@@ -47,7 +47,7 @@ async fn readable_of(
         let last = wanted.range(..=span_end).next_back().copied().unwrap_or(first);
         let records = usize::try_from(last.get() - first.get() + 1).unwrap_or(1);
         let range = ReadRange::Topic(topic, Sequence(first.get().saturating_sub(1)));
-        // Everything up to here has been looked at.
+        // Everything up to here is examined.
         let through = match ledger.log().read(range, ReadLimit { records, bytes: PAGE_BYTES }).await {
             Ok(page) => {
                 let found = page.iter().map(|record| record.header.sequence);
@@ -55,7 +55,7 @@ async fn readable_of(
                 page.last().map_or(last, |record| record.header.sequence)
             }
             Err(LogError::Trimmed(earliest)) => Sequence(earliest.get().saturating_sub(1)),
-            // The first that is there: the one that was asked for, or one behind it.
+            // The damaged record is the first one that is stored: the requested one, or a later one.
             Err(LogError::Damaged(_)) => first,
             Err(error) => return Err(read_failed(error)),
         };

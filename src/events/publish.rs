@@ -12,12 +12,10 @@ use super::prepare::{
 use super::publish_decision::{EventsByPosition, PublishDecision, PublishEvents, TypesSource, aborted, read_stored};
 use super::released_data::ReleasedData;
 use super::split_by_log::{LogSpread, log_spread, publish_by_log, spans_logs};
-use crate::ledger::ReplyRecorder;
+use crate::ledger::{ReplyRecorder, decide_until_known};
 use crate::logs::Logs;
 use contract::{Atomicity, BatchOutcome, Error, Kind, NewEvent, ProducerId, PublishedEvent, Result, UnreadableEvent};
-
-/// How often a request is prepared again because definitions changed, before it is refused as retryable.
-const PREPARE_TRIES_MAX: usize = 8;
+use std::ops::ControlFlow;
 
 /// An event as the caller submitted it, or why it could not be read.
 pub(super) type SubmittedEvent = Result<NewEvent, UnreadableEvent>;
@@ -57,43 +55,44 @@ impl EventPublisher<'_> {
     /// Publishes several events, whatever a batch may hold.
     pub(super) async fn publish_units(
         self,
-        mut events: Vec<SubmittedEvent>,
+        events: Vec<SubmittedEvent>,
         atomicity: Atomicity,
         recorder: ReplyRecorder<BatchOutcome>,
     ) -> Result<BatchOutcome> {
-        let mut seen = recorder.is_enabled().then(EventsByPosition::default);
-        let mut is_up_to_date = false;
-        for _ in 0..PREPARE_TRIES_MAX {
+        let recorder = &recorder;
+        let seen = recorder.is_enabled().then(EventsByPosition::default);
+        decide_until_known((events, seen, false), |(mut events, mut seen, is_up_to_date)| async move {
             let items = self.prepare(&events).await?;
             if !is_up_to_date && items.iter().any(Result::is_err) {
                 // Another broker may have just registered what is missing here.
                 self.logs.default_ledger().refresh().await?;
-                is_up_to_date = true;
                 if self.logs.default_ledger().log().is_shared() {
-                    continue;
+                    return Ok(ControlFlow::Continue((events, seen, true)));
                 }
             }
             let place = match log_spread(&items) {
                 LogSpread::One(place) => place,
                 LogSpread::Several if atomicity == Atomicity::All => return Err(spans_logs(&items)),
-                LogSpread::Several => return Ok(publish_by_log(self, events, &items, atomicity).await),
+                LogSpread::Several => {
+                    return Ok(ControlFlow::Break(publish_by_log(self, events, &items, atomicity).await));
+                }
             };
             if items.iter().all(Result::is_err) {
-                return Ok(items.into_iter().map(refusal).collect());
+                return Ok(ControlFlow::Break(items.into_iter().map(refusal).collect()));
             }
             let ledger = self.logs.ledger(&place);
             let types = TypesSource::of(self.logs, &place);
             let released = ReleasedData::release(&mut events, &items);
             let request = PublishEvents::new(items, atomicity, types, seen.clone());
             match ledger.submit_recording(request, recorder.map_answer(PublishDecision::to_answer)).await? {
-                PublishDecision::Items(items) => return outcomes(ledger, items).await,
+                PublishDecision::Items(items) => return outcomes(ledger, items).await.map(ControlFlow::Break),
                 PublishDecision::NeedsRead(places) => read_stored(ledger, places, &mut seen).await?,
                 PublishDecision::Stale => (),
             }
             released.restore(&mut events)?;
-        }
-        Err(Error::new(Kind::Overloaded, "Topics or types keep changing under this request; try again.")
-            .with_retry_after(1))
+            Ok(ControlFlow::Continue((events, seen, true)))
+        })
+        .await
     }
 
     /// Prepares events, once the schemas of their types are compiled.

@@ -1,11 +1,12 @@
 //! Lag: how many events a handler, and the group of its name, still has to do in a topic. One number for both.
 //!
-//! - What counts: open claims and open dead letters, and every event behind the group's offset that its filter takes and
-//!   that is neither finished nor stale nor passed. What retention has removed does not count.
-//! - The state alone answers where nothing has to be read: without a filter, and where no event can be stale.
-//! - Otherwise the topic is read, each event once: a [`View`] remembers what it has found, and is read on from there.
-//! - A damaged event counts by its header. Its body cannot be asked, so a filter takes it.
-//! - The cost of one question is bounded. What could not be read yet counts as if it was to be done, so a number may be too
+//! - Open claims and open dead letters count, and every event after the group's offset that its filter matches and that is
+//!   neither finished nor stale nor passed. An event and its republished copies count once. Removed events do not count.
+//! - The state alone is sufficient only if everything is settled: what is unsettled has to be read, because its body says whether
+//!   it is a copy of a finished event.
+//! - Each event is read once: a [`LagView`] keeps what it has found, and continues from there.
+//! - A damaged event counts by its header. Its body cannot be read, so it counts as an event that matches the filter.
+//! - The cost of one query is bounded. Events that were not read yet count as if they were to be done, so a number may be too
 //!   high at first, never too low.
 
 mod remaining_work;
@@ -21,10 +22,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use view::{LagView, ViewBasis};
 
-/// Views kept; beyond it the one that was not asked for longest goes.
+/// Views kept; beyond that the least recently used one is dropped.
 const VIEWS_MAX: usize = 64;
 
-/// How many events one request reads at most.
+/// How many more events one request may read.
 pub(crate) struct ScanBudget(usize);
 
 impl Default for ScanBudget {
@@ -33,7 +34,7 @@ impl Default for ScanBudget {
     }
 }
 
-/// Whose lag, in which topic.
+/// A query for the lag of a name in a topic.
 pub(crate) struct LagQuery<'a> {
     pub(crate) ledger: &'a Ledger,
     /// The handler, and the group.
@@ -43,14 +44,14 @@ pub(crate) struct LagQuery<'a> {
     pub(crate) order: ClaimOrder,
 }
 
-/// What is known of the lag of some names.
+/// The views of the names whose lag was queried last.
 #[derive(Default)]
 pub(crate) struct LagCache(Mutex<CachedViews>);
 
 #[derive(Default)]
 struct CachedViews {
     known: HashMap<(String, TopicId), CachedView>,
-    /// Grows with every question.
+    /// Grows with every query.
     clock: u64,
 }
 
@@ -61,53 +62,49 @@ struct CachedView {
 
 impl LagCache {
     /// How many events are to be done.
-    pub(crate) async fn lag(&self, question: &LagQuery<'_>, budget: &mut ScanBudget) -> Result<u64> {
-        let remaining = self.remaining_work(question, budget).await?;
-        let (offset, tail) = (question.offset(), question.topic.tail());
-        Ok(remaining.lag(&question.ledger.claims(), offset, tail))
+    pub(crate) async fn lag(&self, query: &LagQuery<'_>, budget: &mut ScanBudget) -> Result<u64> {
+        let remaining = self.remaining_work(query, budget).await?;
+        let (offset, tail) = (query.offset(), query.topic.tail());
+        Ok(remaining.lag(&query.ledger.claims(), offset, tail))
     }
 
-    /// What is to be done behind the group's offset, or behind any later one.
-    pub(crate) async fn remaining_work(
-        &self,
-        question: &LagQuery<'_>,
-        budget: &mut ScanBudget,
-    ) -> Result<RemainingWork> {
-        let start = question.start().await?;
-        let kind = question.basis();
-        if question.is_plain(&kind, start) {
-            return Ok(question.plain(start));
+    /// The events to be done after the group's offset, or after any later one.
+    pub(crate) async fn remaining_work(&self, query: &LagQuery<'_>, budget: &mut ScanBudget) -> Result<RemainingWork> {
+        let start = query.start().await?;
+        let basis = query.basis();
+        if query.is_plain(start) {
+            return Ok(query.plain(start));
         }
-        let view = self.view(question);
+        let view = self.view(query);
         let mut view = view.lock().await;
-        view.refresh(question, &kind, start)?;
-        view.read_on(question, &mut budget.0).await?;
-        Ok(view.remaining_work(question, start))
+        view.refresh(query, &basis, start)?;
+        view.read_on(query, &mut budget.0).await?;
+        Ok(view.remaining_work(query, start))
     }
 
-    /// What is to be done behind another offset, that the group is to be moved to. Where its members divide the topic and
-    /// it goes back, what is finished there is to be done again.
-    pub(crate) async fn remaining_work_from(&self, question: &LagQuery<'_>, from: Sequence) -> Result<RemainingWork> {
-        let is_back = from < question.offset();
+    /// The events to be done after another offset that the group is to be moved to. If a shared group goes back, finished events
+    /// after that offset are to be done again.
+    pub(crate) async fn remaining_work_from(&self, query: &LagQuery<'_>, from: Sequence) -> Result<RemainingWork> {
+        let is_back = from < query.offset();
         if !is_back {
-            return self.remaining_work(question, &mut ScanBudget::default()).await;
+            return self.remaining_work(query, &mut ScanBudget::default()).await;
         }
-        let start = question.start_behind(from).await?;
-        let kind = ViewBasis { again: question.is_divided(), ..question.basis() };
-        if !kind.again && question.is_plain(&kind, start) {
-            return Ok(question.plain(start));
+        let start = query.start_behind(from).await?;
+        let basis = ViewBasis { again: query.is_shared(), ..query.basis() };
+        if !basis.again && query.is_plain(start) {
+            return Ok(query.plain(start));
         }
         let mut view = LagView::default();
-        view.refresh(question, &kind, start)?;
-        view.read_on(question, &mut ScanBudget::default().0).await?;
-        Ok(view.remaining_work(question, start))
+        view.refresh(query, &basis, start)?;
+        view.read_on(query, &mut ScanBudget::default().0).await?;
+        Ok(view.remaining_work(query, start))
     }
 
-    fn view(&self, question: &LagQuery<'_>) -> Arc<tokio::sync::Mutex<LagView>> {
+    fn view(&self, query: &LagQuery<'_>) -> Arc<tokio::sync::Mutex<LagView>> {
         let mut views = self.lock();
         views.clock += 1;
         let used = views.clock;
-        let key = (question.name.to_owned(), question.topic.topic.definition.id.clone());
+        let key = (query.name.to_owned(), query.topic.topic.definition.id.clone());
         if views.known.len() >= VIEWS_MAX && !views.known.contains_key(&key) {
             let oldest = views.known.iter().min_by_key(|(_, known)| known.used).map(|(key, _)| key.clone());
             oldest.iter().for_each(|key| drop(views.known.remove(key)));
@@ -127,27 +124,27 @@ impl LagQuery<'_> {
         self.topic.number.0
     }
 
-    fn is_divided(&self) -> bool {
+    fn is_shared(&self) -> bool {
         self.ledger.claims().group_progress(self.name, self.number()).is_some()
     }
 
-    /// How far the group has come.
+    /// The group's committed offset.
     fn offset(&self) -> Sequence {
-        if let Some(division) = self.ledger.claims().group_progress(self.name, self.number()) {
-            return division.watermark();
+        if let Some(progress) = self.ledger.claims().group_progress(self.name, self.number()) {
+            return progress.watermark();
         }
-        let readers = self.ledger.consumers();
-        let group = readers.group(self.name);
+        let consumers = self.ledger.consumers();
+        let group = consumers.group(self.name);
         let offset = group.and_then(|group| group.offsets.get(&self.topic.topic.definition.id));
         offset.copied().map_or(Sequence::ZERO, Sequence::from)
     }
 
-    /// What of the topic counts, and how.
+    /// Which events of the topic count.
     fn basis(&self) -> ViewBasis {
         let id = &self.topic.topic.definition.id;
         let filter = self.ledger.consumers().group(self.name).and_then(|group| group.filters.get(id).cloned());
         let claims = self.ledger.claims();
-        let generation = claims.group_progress(self.name, self.number()).map(|division| division.generation());
+        let generation = claims.group_progress(self.name, self.number()).map(|progress| progress.generation());
         ViewBasis {
             latest: generation.is_none() && self.order == ClaimOrder::Latest,
             generation,
@@ -157,7 +154,7 @@ impl LagQuery<'_> {
         }
     }
 
-    /// Behind which sequence events count: the offset, or what is gone.
+    /// Events after this sequence count: the offset, or the last removed one.
     async fn start(&self) -> Result<Sequence> {
         self.start_behind(self.offset()).await
     }
@@ -173,16 +170,11 @@ impl LagQuery<'_> {
         }
     }
 
-    /// Whether the state alone knows what is to be done: there is no filter, and what is finished has no gap, so that no
-    /// event is stale.
-    fn is_plain(&self, kind: &ViewBasis, start: Sequence) -> bool {
-        let claims = self.ledger.claims();
-        let highest = claims.highest(self.name, self.number());
-        let has_no_gap = || {
-            let finished = claims.finished_between(self.name, self.number(), start, highest);
-            highest <= start || finished == highest.get() - start.get()
-        };
-        kind.filter.is_empty() && (!kind.latest || has_no_gap())
+    /// Whether the state alone is sufficient: every event after `start` is settled.
+    fn is_plain(&self, start: Sequence) -> bool {
+        let tail = self.topic.tail();
+        let settled = self.ledger.claims().settled_between(self.name, self.number(), start, tail);
+        settled == tail.get().saturating_sub(start.get())
     }
 
     fn plain(&self, start: Sequence) -> RemainingWork {
@@ -194,7 +186,7 @@ impl LagQuery<'_> {
     }
 }
 
-/// The filter of a group, ready for use.
+/// The compiled filter of a group.
 fn compiled(filter: &ConsumerFilter) -> Result<filters::CompiledFilter> {
     let ConsumerFilter { types, subject_types, cel } = filter.clone();
     filters::compile(&EventFilter { types, subject_types, cel, ..EventFilter::default() })

@@ -1,22 +1,25 @@
-//! A view: what was found in a topic for one name, so that it is read once.
+//! A view: the events to be done in a topic for one name, so that the topic is read once.
+//!
+//! - An event is in the view once, under the sequence that identifies it, however many copies republishing has stored. Its place
+//!   is the last of them: the event is to be done as long as one of them is after the group's offset.
 
 use super::{LagQuery, RemainingWork, compiled};
 use crate::events::original_of;
 use crate::filters::{CompiledFilter, FilterStats};
-use crate::ledger::{ClaimRows, ConsumerFilter, read_failed};
+use crate::ledger::{ClaimRows, ConsumerFilter, GroupProgress, read_failed};
 use contract::{Position, Result, Sequence};
 use log::{LogError, ReadLimit, ReadRange, Record, RecordHeader};
 use roaring::RoaringTreemap;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 const PAGE: ReadLimit = ReadLimit { records: 1024, bytes: 1024 * 1024 };
-/// Most events remembered one by one; those behind them count as they are.
+/// Most events kept one by one; those after them count unless the state alone says that they are settled.
 const FOUND_MAX: usize = 20_000;
 
-/// What a view is about. Where it changes, the view begins anew.
+/// What a view depends on. If it changes, the view starts again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ViewBasis {
-    /// Whether an event is stale that a later one of its aggregate has passed.
+    /// Whether an event is stale if a later one of its aggregate is finished.
     pub(super) latest: bool,
     pub(super) generation: Option<Position>,
     pub(super) deletions: u64,
@@ -25,60 +28,72 @@ pub(super) struct ViewBasis {
     pub(super) again: bool,
 }
 
-/// What was found.
+/// The events to be done, as far as the topic was read.
 #[derive(Default)]
 pub(super) struct LagView {
-    kind: Option<ViewBasis>,
+    basis: Option<ViewBasis>,
     filter: Option<CompiledFilter>,
-    /// Behind which it was begun.
+    /// The view started after this sequence.
     start: Sequence,
     scanned: Sequence,
-    /// What is to be done, with its aggregate where that matters.
-    found: BTreeMap<Sequence, Option<u128>>,
+    /// By the sequences that identify them.
+    found: BTreeMap<Sequence, FoundEvent>,
+    /// The same, by aggregate.
     aggregates: HashMap<u128, BTreeSet<Sequence>>,
+    /// The events that were found and have become stale: so are their copies.
+    stale: RoaringTreemap,
+}
+
+/// An event to be done.
+struct FoundEvent {
+    /// Where it is stored, or its last copy.
+    place: Sequence,
+    /// Its aggregate, if that matters.
+    aggregate: Option<u128>,
 }
 
 impl LagView {
-    /// Brings it in step with the state: begins anew where it must, and drops what is settled since.
-    pub(super) fn refresh(&mut self, question: &LagQuery<'_>, kind: &ViewBasis, start: Sequence) -> Result<()> {
-        if self.kind.as_ref() != Some(kind) || start < self.start {
-            let filter = Some(compiled(&kind.filter)?);
-            *self = Self { kind: Some(kind.clone()), filter, start, scanned: start, ..Self::default() };
+    /// Applies what has changed in the state: starts again if it must, and drops the events that are settled since.
+    pub(super) fn refresh(&mut self, query: &LagQuery<'_>, basis: &ViewBasis, start: Sequence) -> Result<()> {
+        if self.basis.as_ref() != Some(basis) || start < self.start {
+            let filter = Some(compiled(&basis.filter)?);
+            *self = Self { basis: Some(basis.clone()), filter, start, scanned: start, ..Self::default() };
         }
         self.scanned = self.scanned.max(start);
-        let claims = question.ledger.claims();
-        let is_over =
-            |sequence: &Sequence| *sequence <= start || (!kind.again && is_settled(question, &claims, *sequence));
-        let over: Vec<_> = self.found.keys().filter(|sequence| is_over(sequence)).copied().collect();
-        for sequence in over {
-            let is_done = question.is_finished(&claims, sequence);
-            if let Some(Some(key)) = self.remove(sequence).filter(|_| kind.latest && is_done) {
-                self.pass(key, sequence);
+        let claims = query.ledger.claims();
+        let is_over = |(key, event): &(&Sequence, &FoundEvent)| {
+            event.place <= start || (!basis.again && is_settled(query, &claims, (**key, event.place)))
+        };
+        let over: Vec<_> = self.found.iter().filter(is_over).map(|(key, _)| *key).collect();
+        for key in over {
+            let is_done = query.is_finished(&claims, key);
+            if let Some(Some(aggregate)) = self.remove(key).filter(|_| basis.latest && is_done) {
+                self.overtake(aggregate, key);
             }
         }
         Ok(())
     }
 
-    /// Reads on towards the tail, as far as the budget goes.
-    pub(super) async fn read_on(&mut self, question: &LagQuery<'_>, budget: &mut usize) -> Result<()> {
+    /// Continues to read towards the tail, as far as the budget allows.
+    pub(super) async fn read_on(&mut self, query: &LagQuery<'_>, budget: &mut usize) -> Result<()> {
         let mut failures = FilterStats::default();
-        while self.scanned < question.topic.tail() && *budget > 0 && self.found.len() < FOUND_MAX {
-            // Looked at before the log is read: what is at or below it is in the log, or gone.
-            let tail = question.topic.tail();
-            let read = question.ledger.log().read(ReadRange::Topic(question.topic.number, self.scanned), PAGE).await;
+        while self.scanned < query.topic.tail() && *budget > 0 && self.found.len() < FOUND_MAX {
+            // Loaded before the log is read: what is at or below it is in the log, or removed.
+            let tail = query.topic.tail();
+            let read = query.ledger.log().read(ReadRange::Topic(query.topic.number, self.scanned), PAGE).await;
             let page = match read {
                 Err(LogError::Trimmed(earliest)) => {
                     self.scanned = Sequence(earliest.get().saturating_sub(1)).max(self.scanned);
                     continue;
                 }
                 Err(LogError::Damaged(_)) => {
-                    self.take_in_damaged(question, tail).await?;
+                    self.ingest_damaged(query, tail).await?;
                     *budget -= 1;
                     continue;
                 }
                 page => page.map_err(read_failed)?,
             };
-            self.ingest_page(question, &page, tail, &mut failures);
+            self.ingest_page(query, &page, tail, &mut failures);
             *budget = budget.saturating_sub(page.len().max(1));
             self.scanned = page.last().map_or(tail, |record| record.header.sequence.min(tail));
             tokio::task::yield_now().await;
@@ -86,96 +101,99 @@ impl LagView {
         Ok(())
     }
 
-    /// The next event is damaged: what its header says counts, and it is to be done as far as the filter goes.
-    async fn take_in_damaged(&mut self, question: &LagQuery<'_>, tail: Sequence) -> Result<()> {
-        let range = ReadRange::Topic(question.topic.number, self.scanned);
+    /// The next event is damaged: it counts by its header, as an event that matches the filter.
+    async fn ingest_damaged(&mut self, query: &LagQuery<'_>, tail: Sequence) -> Result<()> {
+        let range = ReadRange::Topic(query.topic.number, self.scanned);
         let headers =
-            question.ledger.log().headers(range, ReadLimit { records: 1, bytes: 0 }).await.map_err(read_failed)?;
+            query.ledger.log().headers(range, ReadLimit { records: 1, bytes: 0 }).await.map_err(read_failed)?;
         let Some(header) = headers.first().filter(|header| header.sequence <= tail) else {
             self.scanned = tail;
             return Ok(());
         };
-        self.ingest(question, &question.ledger.claims(), header, |_, _| true);
+        self.ingest(query, &query.ledger.claims(), (header, header.sequence), |_| true);
         self.scanned = header.sequence;
         Ok(())
     }
 
-    fn ingest_page(&mut self, question: &LagQuery<'_>, page: &[Record], tail: Sequence, failures: &mut FilterStats) {
-        let claims = question.ledger.claims();
+    fn ingest_page(&mut self, query: &LagQuery<'_>, page: &[Record], tail: Sequence, failures: &mut FilterStats) {
+        let claims = query.ledger.claims();
         for record in page.iter().filter(|record| record.header.sequence <= tail) {
-            self.ingest(question, &claims, &record.header, |view, kind| {
-                let is_copy =
-                    |original| is_final(question, &claims, original, kind.again) || view.found.contains_key(&original);
-                let is_taken = |filter: &CompiledFilter| filter.is_empty() || filter.matches(record, failures);
-                view.filter.as_ref().is_some_and(is_taken) && !original_of(record).is_some_and(is_copy)
+            let key = original_of(record).unwrap_or(record.header.sequence);
+            self.ingest(query, &claims, (&record.header, key), |view| {
+                let is_matched = |filter: &CompiledFilter| filter.is_empty() || filter.matches(record, failures);
+                view.filter.as_ref().is_some_and(is_matched)
             });
         }
     }
 
-    /// Remembers an event that is to be done, if it is `wanted`.
+    /// Adds the event with this key if it is to be done: if it is not settled, and is `wanted`.
     fn ingest(
         &mut self,
-        question: &LagQuery<'_>,
+        query: &LagQuery<'_>,
         claims: &ClaimRows,
-        header: &RecordHeader,
-        wanted: impl FnOnce(&Self, &ViewBasis) -> bool,
+        (header, key): (&RecordHeader, Sequence),
+        wanted: impl FnOnce(&Self) -> bool,
     ) {
-        let Some(kind) = &self.kind else { return };
-        let sequence = header.sequence;
-        let aggregate = header.facets.and_then(|facets| Some(facets.aggregate?.key)).filter(|_| kind.latest);
-        if is_final(question, claims, sequence, kind.again) {
-            if let Some(key) = aggregate.filter(|_| question.is_finished(claims, sequence)) {
-                self.pass(key, sequence);
+        let Some(basis) = &self.basis else { return };
+        let place = header.sequence;
+        let aggregate = header.facets.and_then(|facets| Some(facets.aggregate?.key)).filter(|_| basis.latest);
+        if is_final(query, claims, (key, place), basis.again) {
+            if let Some(aggregate) = aggregate.filter(|_| query.is_finished(claims, key)) {
+                self.overtake(aggregate, key);
             }
             return;
         }
-        if !wanted(self, kind) {
+        if self.stale.contains(key.get()) || !wanted(self) {
             return;
         }
-        self.found.insert(sequence, aggregate);
-        if let Some(key) = aggregate {
-            self.aggregates.entry(key).or_default().insert(sequence);
+        self.found.insert(key, FoundEvent { place, aggregate });
+        if let Some(aggregate) = aggregate {
+            self.aggregates.entry(aggregate).or_default().insert(key);
         }
     }
 
     /// An event of an aggregate is finished: those before it are stale.
-    fn pass(&mut self, key: u128, through: Sequence) {
-        let Some(events) = self.aggregates.get(&key) else { return };
-        let stale: Vec<_> = events.range(..through).copied().collect();
-        stale.into_iter().for_each(|sequence| _ = self.remove(sequence));
+    fn overtake(&mut self, aggregate: u128, finished: Sequence) {
+        let Some(events) = self.aggregates.get(&aggregate) else { return };
+        let stale: Vec<_> = events.range(..finished).copied().collect();
+        for key in stale {
+            self.remove(key);
+            self.stale.insert(key.get());
+        }
     }
 
-    fn remove(&mut self, sequence: Sequence) -> Option<Option<u128>> {
-        let aggregate = self.found.remove(&sequence)?;
-        if let Some(key) = aggregate
-            && let Some(events) = self.aggregates.get_mut(&key)
+    fn remove(&mut self, key: Sequence) -> Option<Option<u128>> {
+        let FoundEvent { aggregate, .. } = self.found.remove(&key)?;
+        if let Some(aggregate) = aggregate
+            && let Some(events) = self.aggregates.get_mut(&aggregate)
         {
-            events.remove(&sequence);
+            events.remove(&key);
             if events.is_empty() {
-                self.aggregates.remove(&key);
+                self.aggregates.remove(&aggregate);
             }
         }
         Some(aggregate)
     }
 
-    pub(super) fn remaining_work(&self, question: &LagQuery<'_>, start: Sequence) -> RemainingWork {
-        let found: RoaringTreemap = self.found.keys().map(|sequence| sequence.get()).collect();
-        let again = self.kind.as_ref().is_some_and(|kind| kind.again);
-        RemainingWork::of(question.name, question.topic.number.0, (start, self.scanned), found, again)
+    pub(super) fn remaining_work(&self, query: &LagQuery<'_>, start: Sequence) -> RemainingWork {
+        let found = self.found.iter().map(|(key, event)| (*key, event.place));
+        let again = self.basis.as_ref().is_some_and(|basis| basis.again);
+        RemainingWork::of(query.name, query.topic.number.0, (start, self.scanned), found, again)
     }
 }
 
-/// Whether an event is finished, or none of the group's business.
-fn is_settled(question: &LagQuery<'_>, claims: &ClaimRows, sequence: Sequence) -> bool {
-    let number = question.topic.number.0;
-    let is_past = claims.group_progress(question.name, number).is_some_and(|division| division.is_past(sequence));
-    is_past || question.is_finished(claims, sequence)
+/// Whether an event, by its key, is finished, or the one at this place is passed. Older versions finished a copy by its place.
+fn is_settled(query: &LagQuery<'_>, claims: &ClaimRows, (key, place): (Sequence, Sequence)) -> bool {
+    let is_past = |progress: &GroupProgress| progress.is_past(place);
+    claims.group_progress(query.name, query.topic.number.0).is_some_and(is_past)
+        || query.is_finished(claims, key)
+        || query.is_finished(claims, place)
 }
 
-/// The same, where finished events may be done again: a replaced one never is.
-fn is_final(question: &LagQuery<'_>, claims: &ClaimRows, sequence: Sequence, again: bool) -> bool {
+/// The same, if finished events may be done again: a replaced one never is.
+fn is_final(query: &LagQuery<'_>, claims: &ClaimRows, (key, place): (Sequence, Sequence), again: bool) -> bool {
     match again {
-        true => claims.is_replaced(question.name, question.topic.number.0, sequence),
-        false => is_settled(question, claims, sequence),
+        true => claims.is_replaced(query.name, query.topic.number.0, key),
+        false => is_settled(query, claims, (key, place)),
     }
 }

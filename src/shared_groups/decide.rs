@@ -1,4 +1,4 @@
-//! What is decided about groups that divide a topic: that they begin, and who is handed what.
+//! The decisions about shared groups: that a group starts, and which events a member is handed.
 
 use crate::claims::{MemberOffer, OfferedEvent};
 use crate::ledger::{ClaimRow, Command, Decision, Entry, GroupKey};
@@ -6,7 +6,7 @@ use contract::{Offset, Position, Result, Sequence, TopicId};
 use log::TopicNumber;
 use uuid::Uuid;
 
-/// Has a group divide a topic, if it does not yet: behind what it has committed, else behind `offset`.
+/// Makes a group distribute a topic, if it does not yet: after its committed offset, else after `offset`.
 pub(super) struct BeginSharing {
     pub(super) group: String,
     pub(super) topic: TopicId,
@@ -30,7 +30,7 @@ impl Command for BeginSharing {
         decision.claims().check_room(group)?;
         let offset = committed.unwrap_or(*offset).min(decision.tail(*number).into());
         if committed.is_none() {
-            // A group is known by its offsets, also when nobody is there.
+            // A group exists by its offsets, also when it has no members.
             let (group, topic) = (group.clone(), topic.clone());
             decision.add_entry(Entry::OffsetCommitted { group, topic, offset })?;
         }
@@ -43,7 +43,7 @@ impl Command for BeginSharing {
     }
 }
 
-/// Hands events to a member, and says what is none of its group's business.
+/// Hands events to a member, and records which events the group has passed.
 pub(super) struct AssignEvents {
     pub(super) member: Uuid,
     /// The generation in which they were found to be the next ones.
@@ -53,12 +53,12 @@ pub(super) struct AssignEvents {
     pub(super) passed: Vec<(Sequence, Sequence)>,
 }
 
-/// What became of it.
+/// The decision about an assignment.
 pub(super) enum AssignOutcome {
-    /// The group was moved: look again for what is next.
+    /// The group was moved since the events were found: scan again.
     Stale,
-    /// These are the member's now.
-    Given(Vec<(Sequence, ClaimRow)>),
+    /// The member has these claims.
+    Assigned(Vec<(OfferedEvent, ClaimRow)>),
 }
 
 impl Command for AssignEvents {
@@ -74,20 +74,20 @@ impl Command for AssignEvents {
             let (group, runs) = (group.clone(), self.passed.clone());
             decision.add_entry(Entry::EventsPassed { group, topic, runs })?;
         }
-        let mut given = Vec::new();
+        let mut assigned = Vec::new();
         for offer in &self.offers {
             let mark = decision.mark();
             match self.offering.claim_for_member(*offer, decision) {
-                Ok(Some(row)) => given.push((offer.sequence, row)),
+                Ok(Some(row)) => assigned.push((*offer, row)),
                 Ok(None) => (),
-                Err(error) if given.is_empty() => return Err(error),
+                Err(error) if assigned.is_empty() => return Err(error),
                 Err(_) => {
                     decision.undo(mark);
                     break;
                 }
             }
         }
-        Ok(AssignOutcome::Given(given))
+        Ok(AssignOutcome::Assigned(assigned))
     }
 
     fn bytes(&self) -> usize {

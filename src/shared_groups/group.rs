@@ -1,7 +1,6 @@
-//! One shared group in one topic, as this process knows it: its backlog, kept in step with the log, and who waits.
+//! One shared group in one topic, in this process: its backlog, kept up to date with the log, and its waiting polls.
 //!
-//! - Locks are taken in one order, the backlog's and then that of the claims; and neither is held while anything is waited
-//!   for.
+//! - Locks are taken in one order, the backlog's and then that of the claims; neither is held across an await.
 
 use super::PeerSource;
 use super::backlog::{EventAvailability, GroupBacklog};
@@ -17,36 +16,36 @@ use uuid::Uuid;
 pub(super) struct SharedGroup {
     name: String,
     number: u32,
-    /// What the group's members want, as they spell it.
+    /// The filter of the group's members, as they spell it.
     filter: ConsumerFilter,
     backlog: Mutex<GroupBacklog>,
-    /// What changes of its claims, and who is woken by it.
+    /// The changes of its claims, which wake its polls.
     pub(super) feed: Arc<ClaimFeed>,
-    /// Whose turn it is to look further. Held while the log is read, so that it is read once for all who wait for it.
+    /// Held while the log is read, so that it is read once for all polls.
     pub(super) turn: tokio::sync::Mutex<()>,
     presence: Mutex<PresentMembers>,
 }
 
-/// Which members share the work, as they were last counted.
+/// The members that share the work, as last counted.
 #[derive(Default)]
 struct PresentMembers {
     /// In milliseconds.
     counted_at: i64,
-    /// How many consumers the group had in the log then.
+    /// How many consumers the group had in the log at that time.
     count: usize,
     members: HashSet<Uuid>,
 }
 
-/// A count of members is believed for so long, in milliseconds: counting costs what the group is large.
+/// For how long a count of members is used, in milliseconds: the cost of counting grows with the group.
 const RECOUNT_MILLIS: i64 = 1000;
 
-/// What a member may take.
+/// What a member can take.
 pub(super) struct MemberDemand {
     pub(super) member: Uuid,
     pub(super) owner: String,
     /// Most events for one poll.
     pub(super) limit: usize,
-    /// Most events in hand.
+    /// Most events in flight.
     pub(super) in_flight_max: usize,
     /// How many members there are.
     pub(super) members: usize,
@@ -60,20 +59,20 @@ impl SharedGroup {
         Self { name, number, filter: ConsumerFilter::of(consumer), backlog: Mutex::default(), feed, turn, presence }
     }
 
-    /// Whether a member of this group, with its filter, is meant.
+    /// Whether a consumer has the filter of this group.
     pub(super) fn is_of(&self, consumer: &Consumer) -> bool {
         self.filter == ConsumerFilter::of(consumer)
     }
 
-    /// Its backlog as it is.
+    /// The backlog, not brought up to date.
     pub(super) fn lock(&self) -> MutexGuard<'_, GroupBacklog> {
         self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Its backlog, in step with what is durable; `None` while the group does not divide the topic.
+    /// The backlog, up to date with the durable state; `None` if the group does not share the topic yet.
     pub(super) fn refreshed_backlog(&self, ledger: &Ledger, now: i64) -> Option<MutexGuard<'_, GroupBacklog>> {
         let mut backlog = self.lock();
-        // Taken before the rows are looked at: what changes in between is told again.
+        // Taken before the rows are read: a change in between is then noted again.
         let changes = self.feed.take();
         let claims = ledger.claims();
         let division = claims.group_progress(&self.name, self.number)?;
@@ -86,7 +85,7 @@ impl SharedGroup {
         Some(backlog)
     }
 
-    /// How many members share the work, this one among them.
+    /// How many members share the work, including this one.
     pub(super) fn members(&self, peers: &dyn PeerSource, member: Uuid, now: i64) -> usize {
         let mut presence = self.presence.lock().unwrap_or_else(PoisonError::into_inner);
         let (count, age) = (peers.count(), now.saturating_sub(presence.counted_at));
@@ -104,7 +103,7 @@ impl SharedGroup {
         wants.in_flight_max.saturating_sub(held + backlog.offered_to(wants.member))
     }
 
-    /// How the claims of the group's events stand at a time.
+    /// Whether the group's events can be handed out at a time, by their keys.
     pub(super) fn availability<'a>(
         &'a self,
         claims: &'a ClaimRows,
@@ -121,7 +120,7 @@ impl SharedGroup {
         }
     }
 
-    /// Offers a member its share of what is ready. Whoever waits longer is left as much as he can take.
+    /// Offers a member its share of the events that are ready, minus what the polls before it in the queue can take.
     pub(super) fn offer(
         self: &Arc<Self>,
         ledger: &Arc<Ledger>,
@@ -138,29 +137,29 @@ impl SharedGroup {
         offered.sequences = backlog.offer(wants.member, wants.limit.min(room).min(share).min(free));
         offered.generation = backlog.generation();
         if let Some(request) = request.filter(|_| room == 0 || !offered.sequences.is_empty()) {
-            // Who can take nothing, or has got something, keeps nobody waiting.
+            // A poll that can take nothing, or that gets events, leaves the queue.
             backlog.line.leave(request);
         }
         backlog.line.wake(backlog.ready());
         offered
     }
 
-    /// A place in the line of those who wait, to be taken.
+    /// A ticket for the queue.
     pub(super) fn take_ticket(self: &Arc<Self>) -> QueueTicket {
         QueueTicket { ticket: self.lock().line.ticket(), call: Arc::default(), group: Arc::clone(self) }
     }
 }
 
-/// A place in the line.
+/// A poll's place in the queue.
 pub(super) struct QueueTicket {
     pub(super) ticket: u64,
-    /// Tells the poll to look again.
+    /// Wakes the poll.
     pub(super) call: Arc<Notify>,
     group: Arc<SharedGroup>,
 }
 
 impl QueueTicket {
-    /// Waits in the line, unless the member can take nothing.
+    /// Joins the queue, unless the member can take nothing.
     pub(super) fn wait_in_queue(&self, ledger: &Ledger, now: i64, wants: &MemberDemand) -> WaitRole {
         let mut backlog = self.group.lock();
         if self.group.room(&backlog, &ledger.claims(), now, wants) > 0 {
@@ -172,7 +171,7 @@ impl QueueTicket {
 }
 
 impl Drop for QueueTicket {
-    /// Whoever stands behind may take what was left for this one.
+    /// The next poll can take what was left for this one.
     fn drop(&mut self) {
         let mut backlog = self.group.lock();
         if backlog.line.leave(self.ticket) {
@@ -181,14 +180,14 @@ impl Drop for QueueTicket {
     }
 }
 
-/// Events that stand aside for a member until that is decided, and what is to be told with them.
+/// Events that are offered to a member until that is decided, and passed events to record with them.
 pub(super) struct OfferedEvents {
     group: Arc<SharedGroup>,
     ledger: Arc<Ledger>,
     now: i64,
     pub(super) generation: Option<Position>,
     pub(super) sequences: Vec<Sequence>,
-    /// What is told to be passed.
+    /// The passed events to record.
     pub(super) passed: Vec<(Sequence, Sequence)>,
 }
 
@@ -198,7 +197,7 @@ impl OfferedEvents {
         Self { group, ledger, now, generation: None, sequences: Vec::new(), passed: Vec::new() }
     }
 
-    /// Tells with it what was passed.
+    /// Records the group's passed events with it.
     pub(super) fn with_passed(&mut self) {
         let mut backlog = self.group.lock();
         if backlog.generation() == self.generation {
@@ -206,14 +205,14 @@ impl OfferedEvents {
         }
     }
 
-    /// It is decided: what was passed is known now.
+    /// It is decided: the passed events are recorded.
     pub(super) fn mark_decided(&mut self) {
         self.passed.clear();
     }
 }
 
 impl Drop for OfferedEvents {
-    /// What the member has not got may go to others. What was passed and not told must be found again.
+    /// Events that the member did not get can go to others. Passed events that were not recorded must be found again.
     fn drop(&mut self) {
         if self.sequences.is_empty() && self.passed.is_empty() {
             return;

@@ -1,19 +1,21 @@
-//! Shared groups: members that divide a topic, each event to one of them, as a claim by the handler named like the group.
+//! Shared groups: members that share a topic; each event is assigned to one of them, as a claim by the handler with the group's
+//! name.
 //!
-//! - Who gets an event is decided in the log's order, by the decision that gives any claim; so it is one member, on any
-//!   engine, whichever process it asks.
-//! - Of one aggregate, among the events the group's filter takes, the next one is handed out when the one before is
-//!   finished. What comes next is found on the caller's task; the decision refuses what rests on another generation.
-//! - A process remembers how far it has looked ([`backlog`]), so that a poll costs what it brings.
-//! - Work is fair: a poll takes its share of what is ready, and who has waited longest goes first.
+//! - An assignment is decided in the log's order, like any claim; so an event goes to one member, on any engine, whichever
+//!   process the members poll.
+//! - Of one aggregate, among the events that the group's filter matches, the next one is handed out when the one before is
+//!   finished. The next events are found on the caller's task; the decision refuses events of another generation.
+//! - A republished event and its original are one event, handed out once.
+//! - A process keeps what it has scanned ([`backlog`]), so that the cost of a poll depends on what it returns.
+//! - Work is fair: a poll takes its share of the events that are ready, and the poll that has waited longest goes first.
 //!
 //! ```text
-//!   log ──scan──▶ backlog: pending ──first of its aggregate──▶ ready ──offer──▶ decided: claimed ──▶ the poll's answer
+//!   log ──scan──▶ backlog: pending ──first of its aggregate──▶ ready ──offer──▶ decided: claimed ──▶ the poll's response
 //!                    ▲                                                             │
-//!                    └──────────── feed: done, failed, given up, redriven ◀────────┘
+//!                    └──────────── feed: done, failed, dead letter, redriven ◀─────┘
 //! ```
 //!
-//! What a claim is, and how it ends, is `claims`' business; sessions are `consumers`'.
+//! Claims are in `claims`, sessions in `consumers`.
 
 mod backlog;
 mod decide;
@@ -31,15 +33,15 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use uuid::Uuid;
 
-/// The members of a group, as whoever keeps their sessions knows them.
+/// The members of a group, by their sessions.
 pub(crate) trait PeerSource: Send + Sync {
-    /// How many consumers the group has in the log, live or not; cheap.
+    /// How many consumers the group has in the log, expired ones included; cheap.
     fn count(&self) -> usize;
-    /// Those that share the group's work now.
+    /// The members that share the work now.
     fn present(&self) -> Vec<Uuid>;
-    /// When the next session in the log may be over, in milliseconds.
+    /// When the next session in the log may expire, in milliseconds.
     fn next_deadline(&self) -> Option<i64>;
-    /// Clears away consumers whose sessions are over, so that what they held is free.
+    /// Removes expired consumers, so that their claims are released.
     fn expire(&self) -> BoxFuture<'_, ()>;
 }
 
@@ -50,13 +52,13 @@ pub(crate) struct SharedGroups {
 }
 
 impl SharedGroups {
-    /// Lets go of what is known of groups nobody belongs to any more.
+    /// Drops the groups that have no members any more.
     pub(crate) fn retain(&self, has_members: impl Fn(&str, &TopicId) -> bool) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|(group, topic), _| has_members(group, topic));
     }
 
-    /// The group of a member. Where all of its members were others before, with another filter, it begins anew.
+    /// The group of a member. If its members had another filter before, its backlog starts again.
     fn of(&self, consumer: &Consumer, ledger: &Ledger, number: u32) -> Arc<SharedGroup> {
         let key = (consumer.consumer_group.clone(), consumer.topic.clone());
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,31 +1,31 @@
-//! A member's poll: its share of what is ready now, or as soon as there is something.
+//! A member's poll: its share of the events that are ready, now or as soon as there are any.
 //!
-//! - The first of the polls that wait is woken by an append, by whatever changes of the group's claims, and when a lease,
-//!   a back-off or a session ends; it calls others where there is something for them. Nothing polls on an interval.
-//! - What is given is decided before it is answered. Where the caller is gone by then, the lease gives it to others.
+//! - The first of the waiting polls is woken by an append, by a change of the group's claims, and when a lease, a back-off or a
+//!   session ends; it wakes others if there are events for them. Nothing polls on an interval.
+//! - An assignment is decided before it is in a response. If the client has disconnected by then, the leases expire and the
+//!   events go to others.
 
 use super::decide::{AssignEvents, AssignOutcome, BeginSharing};
 use super::group::{MemberDemand, OfferedEvents, QueueTicket, SharedGroup};
 use super::poll_queue::WaitRole;
 use super::{PeerSource, SharedGroups};
 use crate::claims::{ClaimDefaults, MemberOffer, OfferedEvent, view};
-use crate::events::{EventReader, before_earliest, stored_event};
+use crate::events::{EventReader, before_earliest, original_of, stored_event};
 use crate::filters::CompiledFilter;
-use crate::ledger::{ClaimRow, Ledger, RegisteredTopic};
-use contract::{Claim, Consumer, EventPage, NewHandler, Offset, ReadOffset, Result, Sequence, StoredEvent, limits};
-use log::Record;
+use crate::ledger::{ClaimRow, Ledger, RegisteredTopic, answer_or_repeat, decide_while_unknown};
+use contract::{Claim, Consumer, EventPage, NewHandler, Offset, ReadOffset, Result, StoredEvent, limits};
+use log::{Record, RecordHeader};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-/// How often a poll looks again because somebody was faster, before it waits.
-const TRIES_MAX: usize = 8;
-/// How many events a process looks for at most before it shares them out.
+/// How many events a process scans for at most before it hands them out.
 const ENOUGH_MAX: usize = 4096;
-/// A poll that waits tells what its group has passed no later than this.
-const TELL_AFTER: Duration = Duration::from_secs(1);
-/// A poll that waits looks for ended sessions no more often than this, in milliseconds.
+/// A waiting poll records the events that its group has passed no later than this.
+const RECORD_PASSED_AFTER: Duration = Duration::from_secs(1);
+/// A waiting poll looks for expired sessions no more often than this, in milliseconds.
 const SESSIONS_MILLIS_MIN: i64 = 250;
 
 /// A poll of a member of a shared group.
@@ -37,14 +37,14 @@ pub(crate) struct SharedPoll<'a> {
     pub(crate) filter: &'a CompiledFilter,
     pub(crate) reader: &'a EventReader<'a>,
     pub(crate) defaults: ClaimDefaults,
-    /// What the default log says of the handler, where claims are decided in another.
+    /// The handler's policy in the default log, if another log decides its claims.
     pub(crate) policy: Option<NewHandler>,
-    /// Who else shares the work.
+    /// The other members.
     pub(crate) peers: &'a dyn PeerSource,
     pub(crate) limit: usize,
 }
 
-/// What a poll has got.
+/// What a poll returns.
 #[derive(Default)]
 struct PolledEvents {
     items: Vec<StoredEvent>,
@@ -52,43 +52,44 @@ struct PolledEvents {
 }
 
 impl SharedPoll<'_> {
-    /// What there is for the member now.
+    /// The events for the member that are ready now.
     pub(crate) async fn read(&self, offset: ReadOffset) -> Result<EventPage> {
         let group = self.begin(offset).await?;
-        let got = self.take(&group, None, true).await?;
-        Ok(self.page(got))
+        let polled = self.take(&group, None, true).await?;
+        Ok(self.page(polled))
     }
 
-    /// The same, or as soon as there is something, or nothing when the time is up.
+    /// The same, but waits for events until the timeout.
     pub(crate) async fn wait(&self, offset: ReadOffset, timeout: Duration) -> Result<EventPage> {
         let deadline = Instant::now() + timeout;
         let group = self.begin(offset).await?;
         let (mut version, mut tail, mut closing) =
             (group.feed.version(), self.topic.tail.subscribe(), self.ledger.closing());
-        let (mut place, mut tell_at): (Option<QueueTicket>, _) = (None, None);
+        let (mut ticket, mut record_at): (Option<QueueTicket>, _) = (None, None);
         loop {
             self.topic.check_exists()?;
             version.borrow_and_update();
             tail.borrow_and_update();
-            let tells = tell_at.is_some_and(|at| Instant::now() >= at) || Instant::now() >= deadline;
-            let got = self.take(&group, place.as_ref().map(|place| place.ticket), tells).await?;
-            if !got.items.is_empty() || Instant::now() >= deadline {
-                return Ok(self.page(got));
+            let records_passed = record_at.is_some_and(|at| Instant::now() >= at) || Instant::now() >= deadline;
+            let polled = self.take(&group, ticket.as_ref().map(|ticket| ticket.ticket), records_passed).await?;
+            if !polled.items.is_empty() || Instant::now() >= deadline {
+                return Ok(self.page(polled));
             }
-            let place = place.get_or_insert_with(|| group.take_ticket());
-            let role = place.wait_in_queue(self.ledger, self.ledger.now(), &self.demand(&group));
+            let ticket = ticket.get_or_insert_with(|| group.take_ticket());
+            let role = ticket.wait_in_queue(self.ledger, self.ledger.now(), &self.demand(&group));
             if role == WaitRole::First {
-                tell_at = group.lock().has_passed().then(|| tell_at.unwrap_or_else(|| Instant::now() + TELL_AFTER));
+                let in_time = || Instant::now() + RECORD_PASSED_AFTER;
+                record_at = group.lock().has_passed().then(|| record_at.unwrap_or_else(in_time));
             }
             let wake_at = match role {
                 WaitRole::First => {
-                    tell_at.unwrap_or(deadline).min(deadline).min(Instant::now() + self.next_time(&group))
+                    record_at.unwrap_or(deadline).min(deadline).min(Instant::now() + self.next_time(&group))
                 }
                 WaitRole::Behind => deadline,
                 WaitRole::Aside => deadline.min(Instant::now() + self.next_time(&group)),
             };
             tokio::select! {
-                () = place.call.notified() => (),
+                () = ticket.call.notified() => (),
                 _ = version.changed(), if role != WaitRole::Behind => (),
                 _ = tail.changed(), if role == WaitRole::First => (),
                 () = self.topic.deleted() => (),
@@ -101,11 +102,12 @@ impl SharedPoll<'_> {
         }
     }
 
-    /// How long until something may become free by itself: a lease or a back-off ends, or a session.
+    /// How long until an event may become free by itself: a lease, a back-off or a session ends.
     fn next_time(&self, group: &SharedGroup) -> Duration {
         let (now, free) = (self.ledger.now(), group.lock().next_time());
         let free = free.map(|at| at.saturating_sub(now).max(1));
-        // A session that cannot be ended now, because its poll waits or the log is away, is not asked about all the time.
+        // The lower bound keeps the poll from spinning on a session that cannot be ended now, because its own poll waits or the
+        // log's server cannot be reached.
         let ended = self.peers.next_deadline().map(|at| at.saturating_sub(now).max(SESSIONS_MILLIS_MIN));
         let wait = [free, ended].into_iter().flatten().min();
         wait.map_or(Duration::from_secs(limits::WAIT_SECONDS_MAX), |millis| {
@@ -113,7 +115,7 @@ impl SharedPoll<'_> {
         })
     }
 
-    /// The member's group; it divides the topic from the first poll on.
+    /// The member's group; it distributes the topic from its first poll on.
     async fn begin(&self, offset: ReadOffset) -> Result<Arc<SharedGroup>> {
         let (group, number) = (&self.consumer.consumer_group, self.topic.number);
         if self.ledger.claims().group_progress(group, number.0).is_none() {
@@ -121,7 +123,7 @@ impl SharedPoll<'_> {
             let offset = match offset {
                 ReadOffset::Behind(offset) => offset,
                 ReadOffset::Earliest => before_earliest(self.ledger, number).await?,
-                // No group begins behind the tail, which only the decision knows for certain.
+                // No group starts after the tail, which only the decision knows for certain.
                 ReadOffset::Latest => Offset(u64::MAX),
             };
             self.ledger.submit(BeginSharing { group, topic, number, offset }).await?;
@@ -129,30 +131,28 @@ impl SharedPoll<'_> {
         Ok(self.groups.of(&self.consumer, self.ledger, number.0))
     }
 
-    /// Takes the member's share of what is ready; nothing, where nothing is.
-    async fn take(&self, group: &Arc<SharedGroup>, request: Option<u64>, tells: bool) -> Result<PolledEvents> {
+    /// Takes the member's share of the events that are ready. If other members are faster several times in a row, it is empty.
+    async fn take(&self, group: &Arc<SharedGroup>, ticket: Option<u64>, records_passed: bool) -> Result<PolledEvents> {
         if self.peers.next_deadline().is_some_and(|at| at <= self.ledger.now()) {
             self.peers.expire().await;
         }
-        for _ in 0..TRIES_MAX {
+        let polled = decide_while_unknown((), |()| async move {
             let wants = self.demand(group);
             group.scan_further(self, wants.limit.saturating_mul(wants.members).min(ENOUGH_MAX)).await?;
-            let mut offered = group.offer(self.ledger, self.ledger.now(), &wants, request);
-            let must_tell = {
+            let mut offered = group.offer(self.ledger, self.ledger.now(), &wants, ticket);
+            let must_record = {
                 let backlog = group.lock();
-                backlog.has_passed_much() || (tells && backlog.has_passed())
+                backlog.has_passed_much() || (records_passed && backlog.has_passed())
             };
-            if must_tell || !offered.sequences.is_empty() {
+            if must_record || !offered.sequences.is_empty() {
                 offered.with_passed();
             }
-            if offered.sequences.is_empty() && offered.passed.is_empty() {
-                break;
+            match offered.sequences.is_empty() && offered.passed.is_empty() {
+                true => Ok(ControlFlow::Break(PolledEvents::default())),
+                false => self.assign(offered).await.map(answer_or_repeat),
             }
-            if let Some(got) = self.assign(offered).await? {
-                return Ok(got);
-            }
-        }
-        Ok(PolledEvents::default())
+        });
+        Ok(polled.await?.break_value().unwrap_or_default())
     }
 
     fn demand(&self, group: &SharedGroup) -> MemberDemand {
@@ -166,13 +166,13 @@ impl SharedPoll<'_> {
         }
     }
 
-    /// Has an offer decided; `None` where nothing came of it and it is worth looking again.
+    /// Has an offer decided; `None` if the member got nothing, and should scan again.
     async fn assign(&self, mut offered: OfferedEvents) -> Result<Option<PolledEvents>> {
         let Some(generation) = offered.generation else { return Ok(None) };
         let records = self.fetch(&offered.sequences).await?;
         let offers = records.iter().map(|record| {
-            let Record { header, .. } = record;
-            OfferedEvent { sequence: header.sequence, event: Uuid::from_u128(header.id) }
+            let RecordHeader { sequence, id, .. } = record.header;
+            OfferedEvent { sequence, key: original_of(record).unwrap_or(sequence), event: Uuid::from_u128(id) }
         });
         let command = AssignEvents {
             member: self.consumer.id,
@@ -181,9 +181,9 @@ impl SharedPoll<'_> {
             offers: offers.collect(),
             passed: offered.passed.clone(),
         };
-        let AssignOutcome::Given(given) = self.ledger.submit(command).await? else { return Ok(None) };
+        let AssignOutcome::Assigned(assigned) = self.ledger.submit(command).await? else { return Ok(None) };
         offered.mark_decided();
-        Ok((!given.is_empty()).then(|| self.polled_events(records, given)))
+        Ok((!assigned.is_empty()).then(|| self.polled_events(records, assigned)))
     }
 
     fn offering(&self) -> MemberOffer {
@@ -196,22 +196,22 @@ impl SharedPoll<'_> {
         }
     }
 
-    fn polled_events(&self, records: Vec<Record>, given: Vec<(Sequence, ClaimRow)>) -> PolledEvents {
-        let (offering, mut got) = (self.offering(), PolledEvents::default());
-        let mut given = given.into_iter().peekable();
+    fn polled_events(&self, records: Vec<Record>, assigned: Vec<(OfferedEvent, ClaimRow)>) -> PolledEvents {
+        let (offering, mut polled) = (self.offering(), PolledEvents::default());
+        let mut assigned = assigned.into_iter().peekable();
         for record in records {
-            let Some((sequence, row)) = given.next_if(|(sequence, _)| *sequence == record.header.sequence) else {
-                continue;
-            };
-            got.claims.push(view(&offering.key(sequence), &self.consumer.topic, &row, self.defaults));
-            got.items.push(stored_event(record));
+            let is_this = |(event, _): &(OfferedEvent, ClaimRow)| event.sequence == record.header.sequence;
+            let Some((event, row)) = assigned.next_if(is_this) else { continue };
+            polled.claims.push(view(&offering.key(event.key), &self.consumer.topic, &row, self.defaults));
+            polled.items.push(stored_event(record));
         }
-        got
+        debug_assert!(assigned.peek().is_none(), "every assigned event is in the response");
+        polled
     }
 
     fn page(&self, PolledEvents { items, claims }: PolledEvents) -> EventPage {
         let (group, number) = (&self.consumer.consumer_group, self.topic.number.0);
-        let come = self.ledger.claims().group_progress(group, number).map(|division| division.watermark());
-        EventPage { items, claims, next_offset: come.unwrap_or_default().into(), tail: self.topic.tail().into() }
+        let watermark = self.ledger.claims().group_progress(group, number).map(|progress| progress.watermark());
+        EventPage { items, claims, next_offset: watermark.unwrap_or_default().into(), tail: self.topic.tail().into() }
     }
 }

@@ -1,8 +1,8 @@
-//! The line: polls that wait for work, those that came first in front.
+//! The queue of polls that wait for work, in the order in which they came.
 //!
-//! - The first one watches for changes, for all. The others sleep until they are called, so that a change costs the same
-//!   however many wait.
-//! - Who leaves the line in front calls the next one, which watches from then on.
+//! - The first one watches for changes, for all. The others sleep until they are woken, so that the cost of a change does not
+//!   depend on how many wait.
+//! - A poll that leaves the front of the queue wakes the next one, which watches from then on.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,32 +15,32 @@ pub(super) struct PollQueue {
     tickets: u64,
 }
 
-/// What a poll does that waits.
+/// What a waiting poll does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WaitRole {
     /// It is the first: it watches for changes.
     First,
-    /// It waits until it is called.
+    /// It sleeps until it is woken.
     Behind,
-    /// It can take nothing, so it is not in the line; it watches for its own claims to end.
+    /// It can take nothing, so it is not in the queue; it watches for its own claims to end.
     Aside,
 }
 
 impl PollQueue {
-    /// A ticket for the end of the line. Who has one is not in the line yet.
+    /// A ticket for the end of the queue. It does not join the queue yet.
     pub(super) const fn ticket(&mut self) -> u64 {
         self.tickets += 1;
         self.tickets
     }
 
-    /// Takes a place in the line, or keeps it.
+    /// Joins the queue, or stays in it.
     pub(super) fn join(&mut self, request: u64, call: &Arc<Notify>) -> WaitRole {
         self.waiting.entry(request).or_insert_with(|| Arc::clone(call));
         let is_first = self.waiting.first_key_value().is_some_and(|(first, _)| *first == request);
         if is_first { WaitRole::First } else { WaitRole::Behind }
     }
 
-    /// Leaves the line; whether that changed something.
+    /// Leaves the queue; returns whether it was in it.
     pub(super) fn leave(&mut self, request: u64) -> bool {
         let was_first = self.waiting.first_key_value().is_some_and(|(first, _)| *first == request);
         let was_there = self.waiting.remove(&request).is_some();
@@ -50,12 +50,12 @@ impl PollQueue {
         was_there
     }
 
-    /// Calls the first ones: there is something for so many.
+    /// Wakes the first `count` polls.
     pub(super) fn wake(&self, count: usize) {
         self.waiting.values().take(count).for_each(|call| call.notify_one());
     }
 
-    /// How many stand in front of a place, counted up to `most`; in front of who has none, all.
+    /// How many polls are before a ticket, counted up to `most`; all of them, if there is no ticket.
     pub(super) fn ahead_of(&self, request: Option<u64>, most: usize) -> usize {
         match request {
             None => self.waiting.len().min(most),
@@ -82,11 +82,11 @@ mod tests {
         assert_eq!([Some(tickets[0]), Some(tickets[2]), None].map(|it| line.ahead_of(it, 9)), [0, 2, 3]);
         assert_eq!(line.ahead_of(None, 2), 2);
         assert!(calls.iter().all(|call| !is_called(call)));
-        // Who leaves in front calls the next one, and no other.
+        // A poll that leaves the front wakes the next one, and no other.
         assert!(line.leave(tickets[0]) && !line.leave(tickets[0]));
         assert_eq!([0, 1, 2].map(|at| is_called(&calls[at])), [false, true, false]);
         assert_eq!(join(&mut line, 1), WaitRole::First);
-        // Back in its old place.
+        // It has its old place again.
         assert_eq!(join(&mut line, 0), WaitRole::First);
         line.leave(tickets[2]);
         line.wake(9);

@@ -1,7 +1,7 @@
-//! Looking for work: the topic is read behind what was looked at, through the group's filter, a page at a time.
+//! The scan: the topic is read after what was scanned, through the group's filter, a page at a time.
 //!
-//! - One poll looks for all; who waits for its turn finds what the one before has found.
-//! - What the filter does not take, what is gone, and copies of what the group has or will have anyway, are passed.
+//! - One poll scans for all; a poll that waits for the lock finds what the one before has found.
+//! - Events that the filter does not match, removed events and copies of finished events are passed.
 
 use super::group::SharedGroup;
 use super::poll::SharedPoll;
@@ -14,34 +14,35 @@ use log::{LogError, ReadLimit, ReadRange, Record};
 
 /// How much is read at a time.
 const PAGE: ReadLimit = ReadLimit { records: 1024, bytes: 1024 * 1024 };
-/// Two events this close are read at once, with what lies between.
+/// Two events this close are read at once, with those between them.
 const NEAR: u64 = 32;
 
-/// Where looking goes on.
+/// Where the scan continues.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct ScanPoint {
     generation: Option<Position>,
     scanned: Sequence,
 }
 
-/// A record, as far as the backlog wants to know it.
+/// What the backlog needs to know of a record.
 struct ScannedEvent {
     sequence: Sequence,
     aggregate: Option<u128>,
     is_taken: bool,
-    original: Option<Sequence>,
+    /// The sequence that identifies it: its original's, if it is a copy.
+    key: Sequence,
 }
 
 impl SharedGroup {
-    /// Looks further until so many events are ready, or there is nothing to look at.
+    /// Scans until so many events are ready, or everything is scanned.
     pub(super) async fn scan_further(&self, poll: &SharedPoll<'_>, enough: usize) -> Result<()> {
-        let mut looked_at = 0;
-        while looked_at < limits::SCAN_EVENTS_MAX && self.next_point(poll, enough).is_some() {
+        let mut examined = 0;
+        while examined < limits::SCAN_EVENTS_MAX && self.next_point(poll, enough).is_some() {
             let _turn = self.turn.lock().await;
             let Some(point) = self.next_point(poll, enough) else { return Ok(()) };
             match self.scan_page(poll, point).await {
-                Ok(looked) => looked_at += looked,
-                // What was found before is handed out; once that is done, the damage is told.
+                Ok(count) => examined += count,
+                // What was found before is handed out first; the error is returned once nothing is ready.
                 Err(_)
                     if self
                         .refreshed_backlog(poll.ledger, poll.ledger.now())
@@ -55,7 +56,7 @@ impl SharedGroup {
         Ok(())
     }
 
-    /// Where to look next; `None` where there is enough, or nothing behind it.
+    /// Where to continue; `None` if enough is ready, or everything is scanned.
     fn next_point(&self, poll: &SharedPoll<'_>, enough: usize) -> Option<ScanPoint> {
         let backlog = self.refreshed_backlog(poll.ledger, poll.ledger.now())?;
         let is_enough = backlog.ready() >= enough || backlog.scanned() >= poll.topic.tail();
@@ -63,9 +64,9 @@ impl SharedGroup {
         (!is_enough && !is_full).then(|| ScanPoint { generation: backlog.generation(), scanned: backlog.scanned() })
     }
 
-    /// Takes a page into the backlog; answers how much was looked at.
+    /// Adds a page to the backlog; returns how many events were examined.
     async fn scan_page(&self, poll: &SharedPoll<'_>, point: ScanPoint) -> Result<usize> {
-        // Looked at before the log is read: what is at or below it is in the log, or gone.
+        // Loaded before the log is read: what is at or below it is in the log, or removed.
         let tail = poll.topic.tail();
         let (page, reached) =
             match poll.ledger.log().read(ReadRange::Topic(poll.topic.number, point.scanned), PAGE).await {
@@ -98,18 +99,17 @@ impl SharedGroup {
         }
         let claims = poll.ledger.claims();
         let (name, number) = (&poll.consumer.consumer_group, poll.topic.number.0);
-        let Some(division) = claims.group_progress(name, number) else { return };
+        let Some(progress) = claims.group_progress(name, number) else { return };
         let look = self.availability(&claims, now);
-        for ScannedEvent { sequence, aggregate, is_taken, original } in seen {
+        for ScannedEvent { sequence, aggregate, is_taken, key } in seen {
             backlog.pass_through(Sequence(sequence.get() - 1));
-            let is_known =
-                |original: &Sequence| claims.is_finished(name, number, *original) || backlog.is_pending(*original);
-            if division.is_past(*sequence) || claims.is_finished(name, number, *sequence) {
+            // Older versions claimed a copy by its own sequence.
+            if progress.is_past(*sequence) || claims.is_finished(name, number, *sequence) {
                 backlog.skip(*sequence);
-            } else if !is_taken || original.as_ref().is_some_and(is_known) {
+            } else if !is_taken || claims.is_finished(name, number, *key) {
                 backlog.pass_through(*sequence);
             } else {
-                backlog.add(*sequence, *aggregate, &look);
+                backlog.add(*sequence, (*key, *aggregate), &look);
             }
         }
         backlog.pass_through(reached);
@@ -122,11 +122,11 @@ impl SharedPoll<'_> {
             sequence: record.header.sequence,
             aggregate: record.header.facets.and_then(|facets| Some(facets.aggregate?.key)),
             is_taken: self.filter.is_empty() || self.filter.matches(record, failures),
-            original: original_of(record),
+            key: original_of(record).unwrap_or(record.header.sequence),
         }
     }
 
-    /// The records of these events, in order, as many as fit in an answer; those that are gone are left out.
+    /// The records of these events, in order, as many as fit in a response; removed ones are left out.
     pub(super) async fn fetch(&self, sequences: &[Sequence]) -> Result<Vec<Record>> {
         let mut records = Vec::with_capacity(sequences.len());
         let (mut bytes, bytes_max) = (0, reserve_page(sequences.len()).await?);

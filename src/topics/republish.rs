@@ -1,22 +1,26 @@
-//! Republishing: events of a topic once more, for everybody who reads it or for one shared group. Who is pushed to is the
-//! business of `subscriptions`.
+//! Republishing: past events of a topic are appended again for all readers, or handed out again to one shared group.
+//! Republishing to a subscription is a replay, in `subscriptions`.
 //!
-//! - Everybody: the events are appended again, in their order, a page at a time. A request that is cut short has appended
-//!   the first of them.
-//! - A group: what it has finished of them is handed out again, by one fact.
-//! - What retention has removed is not there to be published again, and does not count.
+//! - To the topic: copies are appended in order, a page at a time. An interrupted request has appended the first pages.
+//! - To a group: one entry makes the events that it has finished available again.
+//! - Removed events cannot be republished and are not counted.
 
 use super::compaction::heads_of;
-use crate::events::{RepublishAs, RepublishEvents};
-use crate::ledger::{AggregateHead, Command, Decision, Entry, Ledger, RegisteredTopic, ReplyRecorder, read_failed};
+use crate::events::{RepublishAs, RepublishEvents, original_of};
+use crate::ledger::{
+    AggregateHead, ClaimKey, Command, Decision, Entry, Ledger, RegisteredTopic, ReplyRecorder, read_failed,
+};
 use crate::logs::{LocatedTopic, Logs};
 use contract::{CleanupPolicy, Error, EventCount, RepublishRequest, RepublishTarget, Result, Sequence, limits};
 use log::{LogError, ReadLimit, ReadRange, Record, TopicNumber};
+use std::collections::BTreeMap;
 
 /// How many events are appended at once.
 const PAGE: ReadLimit = ReadLimit { records: 256, bytes: 1024 * 1024 };
+/// How many copies one entry names.
+const COPIES_PER_ENTRY: usize = 4096;
 
-/// Refuses an order that makes no sense, or is too large.
+/// Refuses an inconsistent or too large request.
 pub(crate) fn check_republish(order: &RepublishRequest) -> Result<()> {
     let RepublishRequest { from, to, target, name, .. } = order;
     match (target, name) {
@@ -37,7 +41,7 @@ pub(crate) fn check_republish(order: &RepublishRequest) -> Result<()> {
     Ok(())
 }
 
-/// Hands a group again what it has finished of the events, or only counts them.
+/// Makes the events that a group has finished available to it again, or only counts them.
 pub(crate) async fn republish_to_group(
     logs: &Logs,
     LocatedTopic { log: place, topic }: &LocatedTopic,
@@ -47,11 +51,42 @@ pub(crate) async fn republish_to_group(
     let (group, number) = (order.name.clone().unwrap_or_default(), topic.number);
     let (from, to, dry_run) = (order.from, order.to, order.dry_run);
     let recorder = recorder.map_answer(|count| Some(Ok(EventCount { count: *count })));
-    let handed = logs.ledger(place).submit_recording(RepeatEvents { group, number, from, to, dry_run }, recorder).await;
+    let ledger = logs.ledger(place);
+    let copies = copies_in(ledger, topic, from, to).await?;
+    let handed = ledger.submit_recording(RepeatEvents { group, number, from, to, copies, dry_run }, recorder).await;
     Ok(EventCount { count: handed? })
 }
 
-/// Appends the events again, or only counts them; says how many. The answer is kept with the last of them.
+/// The copies in a range of a topic: the sequence that identifies each, and where it is stored. A damaged event is taken for an
+/// original.
+async fn copies_in(
+    ledger: &Ledger,
+    topic: &RegisteredTopic,
+    from: Sequence,
+    to: Sequence,
+) -> Result<Vec<(Sequence, Sequence)>> {
+    let (mut after, mut copies) = (Sequence(from.get().saturating_sub(1)), BTreeMap::new());
+    while after < to {
+        let range = ReadRange::Topic(topic.number, after);
+        after = match ledger.log().read(range, PAGE).await {
+            Err(LogError::Trimmed(earliest)) => Sequence(earliest.get().saturating_sub(1)).max(after.next()),
+            Err(LogError::Damaged(_)) => after.next(),
+            page => {
+                let page = page.map_err(read_failed)?;
+                let Some(last) = page.last() else { break };
+                for record in page.iter().filter(|record| record.header.sequence <= to) {
+                    if let Some(key) = original_of(record) {
+                        copies.entry(key).or_insert(record.header.sequence);
+                    }
+                }
+                last.header.sequence
+            }
+        };
+    }
+    Ok(copies.into_iter().collect())
+}
+
+/// Appends copies of the events, or only counts them; returns their number. The reply is recorded with the last page.
 pub(crate) async fn republish_to_topic(
     logs: &Logs,
     LocatedTopic { log: place, topic }: &LocatedTopic,
@@ -59,7 +94,7 @@ pub(crate) async fn republish_to_topic(
     recorder: &ReplyRecorder<EventCount>,
 ) -> Result<EventCount> {
     let ledger = logs.ledger(place);
-    // What is appended here is not meant.
+    // The copies that are appended here are not part of the range.
     let to = order.to.min(topic.tail());
     let how = match topic.topic.definition.cleanup {
         Some(CleanupPolicy::Compact) => RepublishAs::State,
@@ -86,7 +121,7 @@ pub(crate) async fn republish_to_topic(
     Ok(EventCount { count })
 }
 
-/// The next events that are there.
+/// The next page of events that were not removed.
 async fn page_behind(ledger: &Ledger, topic: &RegisteredTopic, after: Sequence) -> Result<Vec<Record>> {
     let read = |after| ledger.log().read(ReadRange::Topic(topic.number, after), PAGE);
     match read(after).await {
@@ -95,7 +130,7 @@ async fn page_behind(ledger: &Ledger, topic: &RegisteredTopic, after: Sequence) 
     }
 }
 
-/// Those that are the last of their aggregates.
+/// Keeps the events that are the last of their aggregates.
 async fn latest_of_aggregates(ledger: &Ledger, page: Vec<Record>) -> Result<Vec<Record>> {
     let heads = heads_of(ledger, page.iter().map(|record| &record.header)).await?;
     let is_last = |(record, head): &(Record, Option<AggregateHead>)| {
@@ -104,33 +139,52 @@ async fn latest_of_aggregates(ledger: &Ledger, page: Vec<Record>) -> Result<Vec<
     Ok(page.into_iter().zip(heads).filter(is_last).map(|(record, _)| record).collect())
 }
 
-/// Hands a group again what it has finished of a run of events.
+/// Makes the events of a range that a group has finished available to it again.
 struct RepeatEvents {
     group: String,
     number: TopicNumber,
     from: Sequence,
     to: Sequence,
+    /// The first copy of each event of which the range has copies: the sequence that identifies it, and where the copy is.
+    copies: Vec<(Sequence, Sequence)>,
     dry_run: bool,
 }
 
+impl RepeatEvents {
+    /// The copies that stand for an event whose original is not in the range, or is removed; the group must have finished it.
+    fn finished_copies(&self, decision: &Decision<'_>) -> Vec<(Sequence, Sequence)> {
+        let (claims, trimmed) = (decision.claims(), decision.durable().trimmed(self.number));
+        let is_meant = |key: Sequence| {
+            let key = ClaimKey { handler: self.group.clone(), topic: self.number.0, sequence: key };
+            (!(self.from..=self.to).contains(&key.sequence) || key.sequence <= trimmed) && claims.is_repeatable(&key)
+        };
+        self.copies.iter().filter(|(key, _)| is_meant(*key)).copied().collect()
+    }
+}
+
 impl Command for RepeatEvents {
-    /// How many that is.
+    /// The number of these events.
     type Answer = u64;
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<u64> {
-        let Self { group, number, from, to, dry_run } = self;
+        let Self { group, number, from, to, dry_run, .. } = self;
         if decision.claims().generation(group, number.0).is_none() {
             return Err(Error::invalid("/name", "There is no shared group of this name that divides the topic."));
         }
-        let count = decision.claims().finished_count(group, number.0, *from, *to);
+        let copies = self.finished_copies(decision);
+        let count = decision.claims().finished_count(group, number.0, *from, *to) + copies.len() as u64;
         if count > 0 && !dry_run {
-            let group = group.clone();
-            decision.add_entry(Entry::EventsRepeated { group, topic: number.0, from: *from, to: *to })?;
+            let mut parts = copies.chunks(COPIES_PER_ENTRY);
+            let first = parts.next().unwrap_or_default();
+            for copies in [first].into_iter().chain(parts) {
+                let (group, topic, copies) = (group.clone(), number.0, copies.to_vec());
+                decision.add_entry(Entry::EventsRepeated { group, topic, from: *from, to: *to, copies })?;
+            }
         }
         Ok(count)
     }
 
     fn bytes(&self) -> usize {
-        self.group.len()
+        self.group.len() + self.copies.len() * size_of::<(Sequence, Sequence)>()
     }
 }

@@ -1,20 +1,22 @@
-//! Deleting an event type that is archived and of which no event is stored.
+//! Deletes an archived event type of which no event is stored.
 //!
 //! ```text
 //!  archived ──▶ each log: tails of its topics ──▶ headers up to them ──▶ EventTypeDeleted, if it is still the same definition
 //! ```
 //!
-//! - An archived type takes no more events: every publish is held against its type inside the decision, in a side log, too.
-//!   So the events that are stored once the type is known to be archived are all there will ever be, and the logs can be
-//!   looked through before the decision. That holds for several brokers on one database as well: whoever decides on an
-//!   older state loses the compare.
-//! - Events that are published again are copies of stored ones, and refused once those are removed.
-//! - One search at a time, and a page at a time in memory. Headers say the type, so nothing else is compared; there is no index
-//!   by type.
-//! - A search that is cut short, by the request's time limit, goes on where it was when it is asked for again.
+//! - An archived type accepts no more events: the decision of every publish checks its type, in a side log, too. So no
+//!   events of the type are added once it is known to be archived, and the logs can be searched before the decision.
+//!   This also holds for several brokers on one database: a decision on an older state loses the compare.
+//! - Republished events are copies of stored ones, and refused once those are removed.
+//! - One search runs at a time, with one page of headers in memory. Headers contain the type's tag, so nothing else is
+//!   compared; there is no index by type.
+//! - A search that is ended by the request's time limit is resumed by the next request.
 
-use super::versions::{TRIES_MAX, busy, decided, find};
-use crate::ledger::{Command, Decision, Entry, Ledger, LogLocation, RegisteredType, ReplyRecorder, read_failed};
+use super::versions::{decided, find};
+use crate::ledger::{
+    Command, Decision, Entry, Ledger, LogLocation, RegisteredType, ReplyRecorder, answer_or_repeat, decide_until_known,
+    read_failed,
+};
 use crate::logs::Logs;
 use contract::{Error, EventTypeId, Kind, Position, Result, Sequence, TopicId};
 use log::{LogError, ReadLimit, ReadRange, TopicNumber};
@@ -22,9 +24,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Mutex as AsyncMutex;
 
-/// How many events are looked at at once.
+/// How many headers are read at a time.
 const PAGE: ReadLimit = ReadLimit { records: 2048, bytes: 4 * 1024 * 1024 };
-/// How many types are remembered that somebody began to look for.
+/// For how many types the progress of a search is remembered.
 const SEARCHES_MAX: usize = 4;
 
 /// Deletes an event type.
@@ -36,8 +38,8 @@ pub(crate) async fn delete(
 ) -> Result<()> {
     let default = logs.default_ledger();
     let _turn = searches.turn.lock().await;
-    for _ in 0..TRIES_MAX {
-        // Another broker may have archived it a moment ago.
+    decide_until_known((), |()| async {
+        // Another broker may have just archived it.
         default.refresh().await?;
         let known = find(default, id)?;
         check_archived(&known)?;
@@ -45,12 +47,13 @@ pub(crate) async fn delete(
             return Err(stored.refusal());
         }
         let command = Delete { id: id.clone(), seen: known.defined_at };
-        if let Some(()) = default.submit_recording(command, recorder.map_answer(decided)).await? {
+        let deleted = default.submit_recording(command, recorder.map_answer(decided)).await?;
+        if deleted.is_some() {
             searches.forget(&known);
-            return Ok(());
         }
-    }
-    Err(busy())
+        Ok(answer_or_repeat(deleted))
+    })
+    .await
 }
 
 fn check_archived(known: &RegisteredType) -> Result<()> {
@@ -64,7 +67,7 @@ fn check_archived(known: &RegisteredType) -> Result<()> {
     }
 }
 
-/// Where an event of the type is stored.
+/// A stored event of the type.
 struct StoredEvent {
     topic: TopicId,
     sequence: Sequence,
@@ -81,12 +84,12 @@ impl StoredEvent {
     }
 }
 
-/// An event of an archived type in any log, if there is one.
+/// Finds an event of an archived type in any log.
 async fn find_event(logs: &Logs, searches: &TypeSearches, known: &RegisteredType) -> Result<Option<StoredEvent>> {
     let likely = known.event_type.definition.topic.as_ref();
     for (home, ledger) in logs.housed_ledgers() {
-        // Asked in the log's order: whoever was decided before it is stored by the time it is answered, and who is
-        // decided after it finds the type archived.
+        // This command is decided in the order of the log: a publish that was decided before it is stored when it
+        // returns, and one that is decided after it finds the type archived.
         let mut topics = ledger.submit(FindTails).await?;
         topics.sort_by_key(|topic| Some(&topic.id) != likely);
         for topic in topics {
@@ -126,23 +129,23 @@ async fn find_in_topic(
     Ok(None)
 }
 
-/// A topic of a log; the default one has no home.
+/// A topic of a log; the default log has no location.
 type SearchedPlace = (Option<LogLocation>, TopicNumber);
 
-/// How far topics were looked through in vain for events of archived types.
+/// How far topics were searched without finding an event of an archived type.
 ///
-/// What was looked through stays so: an archived type takes no events, and sequences and numbers of topics are never given
+/// The result stays valid: an archived type accepts no events, and neither sequences nor numbers of topics are assigned
 /// again.
 #[derive(Default)]
 pub(crate) struct TypeSearches {
     searches: Mutex<VecDeque<TypeSearch>>,
-    /// Held by whoever searches: a page of events at a time is in memory, however many ask.
+    /// Held during a search, so that one page of headers is in memory, however many requests there are.
     turn: AsyncMutex<()>,
 }
 
 struct TypeSearch {
     tag: u64,
-    /// The definition that is archived; a type that is registered again under the name has another one.
+    /// The archived definition; a type that is registered again under the name has another one.
     defined_at: Position,
     reached: BTreeMap<SearchedPlace, Sequence>,
 }
@@ -189,7 +192,7 @@ struct TopicTail {
     tail: Sequence,
 }
 
-/// Looks up where the topics of a log end.
+/// Looks up the tails of a log's topics.
 struct FindTails;
 
 impl Command for FindTails {

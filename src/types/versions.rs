@@ -1,15 +1,18 @@
-//! The life of schema versions: added FINALISING, finalised to CURRENT, deprecated; and which one an event is under.
+//! Schema versions: added as FINALISING, finalised to CURRENT, DEPRECATED; and the version that an event is published
+//! under.
 //!
-//! - At most one version per major is CURRENT. Finalising one and deprecating the one before it are one entry.
-//! - A minor version is finalised only if it takes every event the highest finalised minor of its major takes, and only
-//!   above it; so minors are finalised in their order.
-//! - Comparing schemas is work, so it is done before the decision, against a definition that is noted. If that changed
-//!   in between, it is done again.
-//! - An archived type takes no events and no versions; what is stored stays.
+//! - At most one version per major is CURRENT. Finalising a version and deprecating the one before it are one entry.
+//! - A minor version is finalised only if it accepts every event that the highest finalised minor of its major accepts,
+//!   and only if it is above that one; so minors are finalised in order.
+//! - Comparing schemas is expensive, so it is done before the decision. If the definition changed in the meantime, it
+//!   is done again.
+//! - An archived type accepts no events and no versions; stored events stay.
 
 use super::compile_queue::CompileWork;
 use super::{SchemaCompiler, declared_versions, schema};
-use crate::ledger::{Command, Decision, Entry, Ledger, RegisteredType, ReplyRecorder};
+use crate::ledger::{
+    Command, Decision, Entry, Ledger, RegisteredType, ReplyRecorder, answer_or_repeat, decide_until_known,
+};
 use contract::{
     Error, EventType, EventTypeId, Kind, NewVersion, Position, RegisterOutcome, RegisteredVersion, Result,
     SchemaVersion, Timestamp, VersionStatus,
@@ -19,20 +22,20 @@ use std::sync::Arc;
 
 /// The version an event is published under.
 pub(crate) struct ChosenVersion<'a> {
-    /// `None` where the type has no schema at all.
+    /// `None` if the type has no schema.
     pub(crate) version: Option<&'a RegisteredVersion>,
-    /// As the stored event says it.
+    /// As it is written in the stored event.
     pub(crate) text: Cow<'static, str>,
 }
 
 impl ChosenVersion<'_> {
-    /// Whether whoever publishes under it is told to move on.
+    /// Whether the publisher is told that it is deprecated.
     pub(crate) fn is_deprecated(&self) -> bool {
         self.version.is_some_and(|version| version.status == VersionStatus::Deprecated)
     }
 }
 
-/// The version a new event asks for, or else the CURRENT one of the highest major.
+/// The version that a new event names, otherwise the CURRENT one of the highest major.
 pub(crate) fn choose<'a>(known: &'a RegisteredType, asked: Option<&str>) -> Result<ChosenVersion<'a>> {
     let refused = |detail: &str| Error::invalid("/dataVersion", detail);
     let versions = &known.event_type.versions;
@@ -56,7 +59,7 @@ pub(crate) fn choose<'a>(known: &'a RegisteredType, asked: Option<&str>) -> Resu
     Ok(ChosenVersion { version: Some(version), text: text_of(asked) })
 }
 
-/// A version's text; most types have one version, whose text need not be made.
+/// The text of a version; the common case needs no allocation.
 fn text_of(version: SchemaVersion) -> Cow<'static, str> {
     match version == SchemaVersion::FIRST {
         true => Cow::Borrowed(FIRST),
@@ -71,7 +74,7 @@ pub(crate) async fn add(
     version: NewVersion,
     recorder: ReplyRecorder<RegisterOutcome<RegisteredVersion>>,
 ) -> Result<RegisterOutcome<RegisteredVersion>> {
-    for _ in 0..TRIES_MAX {
+    decide_until_known((), |()| async {
         let known = find(ledger, id)?;
         let (compiler, seen, version) = (schemas.clone(), Arc::clone(&known), version.clone());
         let check = move || {
@@ -85,11 +88,9 @@ pub(crate) async fn add(
         let definition = schemas.run(CompileWork::Registration, check).await?;
         let bytes = definition.schema.to_string().len();
         let command = AddVersion { id: id.clone(), definition, seen: known.defined_at, bytes };
-        if let Some(answer) = ledger.submit_recording(command, recorder.map_answer(decided)).await? {
-            return Ok(answer);
-        }
-    }
-    Err(busy())
+        ledger.submit_recording(command, recorder.map_answer(decided)).await.map(answer_or_repeat)
+    })
+    .await
 }
 
 /// Makes a version CURRENT.
@@ -99,7 +100,7 @@ pub(crate) async fn finalise(
     version: SchemaVersion,
     recorder: ReplyRecorder<RegisteredVersion>,
 ) -> Result<RegisteredVersion> {
-    for _ in 0..TRIES_MAX {
+    decide_until_known((), |()| async {
         let known = find(ledger, id)?;
         let seen = Arc::clone(&known);
         let check = move || {
@@ -111,11 +112,9 @@ pub(crate) async fn finalise(
         };
         schemas.run(CompileWork::Registration, check).await?;
         let command = FinaliseVersion { id: id.clone(), version, seen: known.defined_at };
-        if let Some(answer) = ledger.submit_recording(command, recorder.map_answer(decided)).await? {
-            return Ok(answer);
-        }
-    }
-    Err(busy())
+        ledger.submit_recording(command, recorder.map_answer(decided)).await.map(answer_or_repeat)
+    })
+    .await
 }
 
 /// Makes a CURRENT version DEPRECATED.
@@ -128,7 +127,7 @@ pub(crate) async fn deprecate(
     ledger.submit_recording(DeprecateVersion { id: id.clone(), version }, recorder).await
 }
 
-/// Ends an event type.
+/// Archives an event type.
 pub(crate) async fn archive(
     ledger: &Ledger,
     id: &EventTypeId,
@@ -138,10 +137,8 @@ pub(crate) async fn archive(
 }
 
 const FIRST: &str = "1.0";
-/// How often a request is looked at anew because the type changed under it, before it is told to come back.
-pub(super) const TRIES_MAX: usize = 8;
 
-/// What the caller is told, unless it has to look again.
+/// The result for the caller, unless the request must be prepared again.
 pub(super) fn decided<A: Clone>(answer: &Option<A>) -> Option<Result<A>> {
     answer.clone().map(Ok)
 }
@@ -168,15 +165,11 @@ fn refuse_if_incompatible(known: &RegisteredType, definition: &NewVersion) -> Re
     )
 }
 
-pub(super) fn busy() -> Error {
-    Error::new(Kind::Overloaded, "The event type keeps changing under this request; try again.").with_retry_after(1)
-}
-
 fn unfit(detail: &'static str) -> Error {
     Error::new(Kind::InvalidState, detail)
 }
 
-/// A type that may still change.
+/// Looks up a type that is not archived.
 fn live_type(decision: &Decision<'_>, id: &EventTypeId) -> Result<Arc<RegisteredType>> {
     let known = decision.registry().event_type(id).cloned().ok_or_else(|| Error::not_found("event type"))?;
     if known.event_type.archived {

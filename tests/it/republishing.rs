@@ -127,6 +127,185 @@ fn a_shared_group_is_not_handed_a_second_time_what_comes_again() {
     );
 }
 
+/// The copy of an event that was never done was answered `done` once retention had removed the original.
+#[test]
+fn an_event_that_was_never_done_can_be_done_by_its_copy_when_the_original_is_removed() {
+    for how in ["reopen", "rebuild"] {
+        with_events(&format!(
+            "
+        handler mailing backoff=PT1H                -> created PT900S 5 PT3600S latest
+        claim billing orders/4 as=d                 -> claimed attempt 1 until 900000
+        done d                                      -> done attempt 1
+        claim mailing orders/1 as=e                 -> claimed attempt 1 until 900000
+        fail e                                      -> failed attempt 1 again 3600000
+        republish orders 1 2                        -> 2
+        trim orders 3                               -> removed 3
+        {how}
+        claim billing orders/5 as=a                 -> claimed attempt 1 until 900000
+        done a                                      -> done attempt 1
+        {how}
+        claim billing orders/5                      -> done
+        claim mailing orders/5 as=f                 -> claimed attempt 1 until 900000
+        done e                                      -> CLAIM_LOST
+        done f                                      -> done attempt 1
+        claim mailing #11                           -> done
+        republish orders 5 6                        -> 2
+        claim mailing orders/7                      -> done
+        claim mailing orders/8                      -> claimed attempt 1 until 900000
+    "
+        ));
+    }
+}
+
+/// A copy whose original was pending was passed for good; then retention removed the original, and nobody worked on either.
+#[test]
+fn a_shared_group_is_handed_the_copy_of_an_event_that_was_removed_before_it_was_done() {
+    for how in ["reopen", "rebuild"] {
+        with_events(&format!(
+            "
+        consumer m group=g topic=orders shared flight=1 -> created
+        poll m                                      -> 1 next 0 tail 4
+        republish orders 2 3                        -> 2
+        poll m                                      -> next 0 tail 6
+        trim orders 3                               -> removed 3
+        done m.1                                    -> done attempt 1
+        {how}
+        poll m                                      -> 4 next 3 tail 6
+        done m.4                                    -> done attempt 1
+        poll m                                      -> 5 next 4 tail 6
+        done m.5                                    -> done attempt 1
+        poll m                                      -> 6 next 5 tail 6
+        done m.6                                    -> done attempt 1
+        poll m                                      -> next 6 tail 6
+        group g                                     -> orders 6 of 6 lag 0 by m
+    "
+        ));
+    }
+}
+
+/// A group that had not the original in its range was handed every copy, and a claim by hand did not exclude it.
+#[test]
+fn a_shared_group_that_started_after_the_original_is_handed_one_copy() {
+    with_events(
+        "
+        consumer m group=g topic=orders shared      -> created
+        poll m after=4                              -> next 4 tail 4
+        republish orders 1 1                        -> 1
+        republish orders 1 1                        -> 1
+        claim g orders/1 as=a                       -> claimed attempt 1 until 900000
+        poll m                                      -> next 4 tail 6
+        release a                                   -> released attempt 0
+        poll m                                      -> 5 next 4 tail 6
+        claim g orders/6                            -> held until 900000
+        done m.5                                    -> done attempt 1
+        poll m                                      -> next 6 tail 6
+        group g                                     -> orders 6 of 6 lag 0 by m
+        claim g orders/1                            -> done
+        republish orders 5 6 group=g dry            -> 1
+        republish orders 5 6 group=g                -> 1
+        group g                                     -> orders 4 of 6 lag 1 by m
+        rebuild
+        poll m                                      -> 5 next 4 tail 6
+        done m.5                                    -> done attempt 1
+        poll m                                      -> next 6 tail 6
+    ",
+    );
+}
+
+/// The next event of an aggregate was `held` for ever behind a copy of a finished event.
+#[test]
+fn under_gapless_an_event_does_not_wait_for_copies_of_finished_ones() {
+    with_events(
+        "
+        handler h order=gapless                     -> created PT900S 5 PT1S gapless
+        claim h orders/1 as=a                       -> claimed attempt 1 until 900000
+        done a                                      -> done attempt 1
+        republish orders 1 1                        -> 1
+        publish placed a                            -> created 6 aggregate 4
+        claim h orders/6                            -> held
+        claim h orders/3 as=c                       -> claimed attempt 1 until 900000
+        claim h orders/6                            -> held until 900000
+        done c                                      -> done attempt 1
+        claim h orders/6 as=f                       -> claimed attempt 1 until 900000
+        done f                                      -> done attempt 1
+        republish orders 3 6                        -> 4
+        trim orders 6                               -> removed 6
+        publish placed a                            -> created 11 aggregate 8
+        claim h orders/11                           -> claimed attempt 1 until 900000
+    ",
+    );
+}
+
+#[test]
+fn under_latest_a_copy_is_stale_if_a_later_event_is_done() {
+    with_events(
+        "
+        claim h orders/3 as=c                       -> claimed attempt 1 until 900000
+        done c                                      -> done attempt 1
+        republish orders 1 1                        -> 1
+        claim h orders/5                            -> stale
+        trim orders 1                               -> removed 1
+        claim h orders/5                            -> stale
+        claim other orders/5 as=o                   -> claimed attempt 1 until 900000
+        done o                                      -> done attempt 1
+        claim other orders/3                        -> claimed attempt 1 until 900000
+    ",
+    );
+}
+
+/// Every copy of a finished event counted in the lag of its handler, for ever.
+#[test]
+fn an_event_and_its_copies_are_one_in_the_lag() {
+    for order in ["gapless", "latest"] {
+        with_events(&format!(
+            "
+        handler h order={order}                     -> created PT900S 5 PT1S {order}
+        claim h orders/1 as=a                       -> claimed attempt 1 until 900000
+        done a                                      -> done attempt 1
+        claim h orders/2 as=b                       -> claimed attempt 1 until 900000
+        standing h                                  -> in flight 1 failed 0 dead 0 lag 3
+        republish orders 1 4                        -> 4
+        standing h                                  -> in flight 1 failed 0 dead 0 lag 3
+        done b                                      -> done attempt 1
+        claim h orders/7 as=c                       -> claimed attempt 1 until 900000
+        done c                                      -> done attempt 1
+        claim h orders/8 as=d                       -> claimed attempt 1 until 900000
+        done d                                      -> done attempt 1
+        standing h                                  -> in flight 0 failed 0 dead 0 lag 0
+        trim orders 3                               -> removed 3
+        standing h                                  -> in flight 0 failed 0 dead 0 lag 0
+        claim new orders/4 as=e                     -> claimed attempt 1 until 900000
+        standing new                                -> in flight 1 failed 0 dead 0 lag 4
+    "
+        ));
+    }
+}
+
+/// The worker of the first round was told that its `done` was accepted, although the second one's had counted.
+#[test]
+fn a_token_from_before_a_reset_is_refused_once_the_event_is_done_again() {
+    for how in ["reopen", "rebuild"] {
+        with_events(&format!(
+            "
+        consumer m group=g topic=orders shared      -> created
+        claim g orders/1 as=a                       -> claimed attempt 1 until 900000
+        poll m limit=1                              -> 2 next 0 tail 4
+        done a                                      -> done attempt 1
+        done a                                      -> done attempt 1
+        republish orders 1 1 group=g                -> 1
+        done a                                      -> NOT_FOUND
+        {how}
+        claim g orders/1 as=b                       -> claimed attempt 1 until 900000
+        done a                                      -> CLAIM_LOST
+        done b                                      -> done attempt 1
+        {how}
+        done b                                      -> done attempt 1
+        done a                                      -> CLAIM_LOST
+    "
+        ));
+    }
+}
+
 #[test]
 fn a_group_is_handed_again_what_it_has_finished_and_nobody_else_notices() {
     with_events(

@@ -1,6 +1,8 @@
-//! Deciding: commands run against the durable state plus an overlay of what was decided and is not durable yet.
+//! Decisions: commands run against the durable state plus an overlay of what was decided and is not durable yet.
 
 pub(super) mod decision;
 pub(super) mod growth;
 pub(super) mod idempotency;
+pub(super) mod overlay;
 pub(super) mod overlay_map;
+pub(super) mod until_known;

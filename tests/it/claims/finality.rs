@@ -46,6 +46,27 @@ fn an_event_that_a_correction_replaced_is_not_handed_to_its_group_again() {
     }
 }
 
+/// The group had been handed a copy; the correction was stored under the copy's sequence, and the next copy was handed out.
+#[test]
+fn a_correction_of_a_copy_is_final_for_all_copies() {
+    with_events(
+        "
+        handler g attempts=1                        -> created PT900S 1 PT1S latest
+        consumer m group=g topic=orders shared      -> created
+        poll m after=4                              -> next 4 tail 4
+        republish orders 1 1                        -> 1
+        poll m                                      -> 5 next 4 tail 5
+        fail m.5                                    -> dead attempt 1
+        redrive g orders/1 new                      -> redriven
+        poll m                                      -> 6 next 5 tail 6
+        done m.6                                    -> done attempt 1
+        republish orders 5 5                        -> 1
+        poll m                                      -> next 7 tail 7
+        claim g orders/7                            -> done
+    ",
+    );
+}
+
 #[test]
 fn a_discarded_event_is_handed_out_again_where_somebody_wants_that() {
     with_events(

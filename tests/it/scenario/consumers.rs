@@ -14,9 +14,9 @@
 //! ```
 
 use super::{CommandWords, ScenarioFixture, topic_id};
+use contract::api::*;
 use contract::{
-    ConsumerGroup, Cursor, Distribution, EventBroker, GroupReset, GroupTopic, NewConsumer, Offset, ResetTo, Result,
-    Timestamp,
+    ConsumerGroup, Cursor, Distribution, GroupReset, GroupTopic, NewConsumer, Offset, ResetTo, Result, Timestamp,
 };
 use event_broker::Clock;
 use std::time::Duration;
@@ -107,7 +107,8 @@ impl ScenarioFixture {
         assert_eq!(page.claims.len(), if is_shared { page.items.len() } else { 0 });
         let mut items: Vec<_> = page.items.iter().map(|event| event.sequence.to_string()).collect();
         for ((item, claim), event) in items.iter_mut().zip(&page.claims).zip(&page.items) {
-            assert_eq!((claim.sequence, claim.event_id), (event.sequence, event.id));
+            let first = event.event()?.republish_of.unwrap_or(event.sequence);
+            assert_eq!((claim.sequence, claim.event_id), (first, event.id));
             assert_eq!(claim.owner, self.id(words).to_string());
             let name = format!("{}.{item}", words.plain[0]);
             self.claims.lock().unwrap().insert(name, (claim.id.clone(), claim.token));

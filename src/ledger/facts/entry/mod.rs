@@ -310,6 +310,9 @@ pub enum Entry {
         from: Sequence,
         /// The last of them.
         to: Sequence,
+        /// Republished copies among them whose originals are not: the sequence that identifies each, and where it is stored.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        copies: Vec<(Sequence, Sequence)>,
     },
     /// A shared group's offset was reset: it continues behind this, whatever it has finished there.
     GroupMoved {
@@ -417,6 +420,7 @@ impl Entry {
             | Self::SnapshotTaken { .. }
             | Self::AnswerKept { kept_at: Some(_), .. } => 2,
             Self::TopicPlaced { placed } if placed.deleting => 2,
+            Self::EventsRepeated { copies, .. } if !copies.is_empty() => 2,
             Self::AnswerKept { answer, .. } if answer.spans_logs() => 2,
             _ => DICTIONARY_BASELINE,
         }

@@ -1,8 +1,9 @@
 //! Every entry, written and read again.
 
 use super::*;
-use crate::ledger::decide::decision::{Decision, Overlay};
+use crate::ledger::decide::decision::Decision;
 use crate::ledger::decide::idempotency::ReplyPiece;
+use crate::ledger::decide::overlay::Overlay;
 use crate::ledger::disk::table::DiskTables;
 use crate::ledger::facts::placement::LogLocation;
 use crate::ledger::state::LedgerState;
@@ -144,7 +145,7 @@ fn about_claims(at: Timestamp) -> Vec<Entry> {
         Entry::HandlerPut { name: "billing".to_owned(), definition },
         Entry::GroupBegan { group: by.clone(), topic: 3, offset: Offset(2) },
         Entry::EventsPassed { group: by.clone(), topic: 3, runs: vec![(Sequence(3), Sequence(3))] },
-        Entry::EventsRepeated { group: by.clone(), topic: 3, from: Sequence(1), to: Sequence(2) },
+        Entry::EventsRepeated { group: by.clone(), topic: 3, from: Sequence(1), to: Sequence(2), copies: Vec::new() },
         Entry::GroupMoved { group: by.clone(), topic: 3, offset: Offset(9) },
         Entry::ClaimTaken { claim: claim.clone(), event, owner, lease_millis: 30_000, attempt: 2 },
         Entry::ClaimExtended { claim: claim.clone() },

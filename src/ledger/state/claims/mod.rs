@@ -18,7 +18,8 @@ mod overlay;
 
 pub use finished_claims::FinishedBy;
 use fold::ClaimsFold;
-pub use overlay::{ClaimsOverlay, DecidedClaims};
+pub(in crate::ledger) use overlay::ClaimsOverlay;
+pub use overlay::DecidedClaims;
 
 use crate::ledger::facts::entry::Entry;
 use crate::ledger::state::table::{OverlayWriter, StateTable};
@@ -195,12 +196,6 @@ impl ClaimRows {
     /// Events of a topic whose claims are open and no dead letters, in order.
     pub(in crate::ledger) fn unfinished(&self, handler: &str, topic: u32) -> impl Iterator<Item = Sequence> {
         self.claims(handler, topic).into_iter().flat_map(|claims| claims.open.unfinished())
-    }
-
-    /// How many events of a topic after `after`, up to `through`, a handler has finished.
-    #[must_use]
-    pub fn finished_between(&self, handler: &str, topic: u32, after: Sequence, through: Sequence) -> u64 {
-        self.claims(handler, topic).map_or(0, |claims| claims.finished.count(after, through))
     }
 
     /// How many events of a topic after `after`, up to `through`, are finished or passed.

@@ -1,4 +1,4 @@
-//! Claims of one handler in one topic that are not finished, and how many of them each owner has in hand.
+//! Claims of one handler in one topic that are not finished, also by their owners.
 
 use super::{ClaimRow, ClaimState};
 use contract::Sequence;
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Default)]
 pub(super) struct OpenClaims {
     rows: BTreeMap<Sequence, ClaimRow>,
-    /// Those somebody has: by owner, when each lease ends.
+    /// The live ones: by owner, when each lease ends.
     held: BTreeMap<String, BTreeSet<(i64, Sequence)>>,
     /// Those that are not dead letters: an offset must not pass them.
     begun: BTreeSet<Sequence>,
@@ -31,18 +31,18 @@ impl OpenClaims {
         self.rows.iter().map(|(sequence, row)| (*sequence, row))
     }
 
-    /// How many an owner has whose leases are not over.
+    /// How many an owner has whose leases have not expired.
     pub(super) fn held_by(&self, owner: &str, now: i64) -> usize {
         let Some(held) = self.held.get(owner) else { return 0 };
         held.range((now.saturating_add(1), Sequence::ZERO)..).count()
     }
 
-    /// Those an owner has, also where the leases are over.
+    /// Those an owner has, expired leases included.
     pub(super) fn held(&self, owner: &str) -> impl Iterator<Item = Sequence> {
         self.held.get(owner).into_iter().flatten().map(|(_, sequence)| *sequence)
     }
 
-    /// Those that are neither finished nor given up, in order.
+    /// Those that are no dead letters, in order.
     pub(super) fn unfinished(&self) -> impl Iterator<Item = Sequence> {
         self.begun.iter().copied()
     }

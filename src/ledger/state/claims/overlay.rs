@@ -88,24 +88,24 @@ impl ClaimsFold for OverlayWriter<'_, ClaimRows> {
     fn apply_group_progress(&mut self, group: &str, topic: u32, change: &GroupProgressChange<'_>, at: Position) {
         let key = (group.to_owned(), topic);
         let is_divided = self.overlay.generation(self.durable, &key).is_some();
-        let run = match change {
+        let runs = match change {
             GroupProgressChange::Began(_) if is_divided => return,
-            GroupProgressChange::Began(_) => None,
+            GroupProgressChange::Began(_) => Vec::new(),
             GroupProgressChange::Passed(_) => return,
-            GroupProgressChange::Repeated(..) | GroupProgressChange::Moved(_) if !is_divided => return,
-            GroupProgressChange::Repeated(from, to) => Some((*from, *to)),
+            GroupProgressChange::Repeated { .. } | GroupProgressChange::Moved(_) if !is_divided => return,
+            GroupProgressChange::Repeated { from, to, copies } => {
+                [(*from, *to)].into_iter().chain(copies.iter().map(|(key, _)| (*key, *key))).collect()
+            }
             GroupProgressChange::Moved(offset) => {
                 let watermark =
                     self.durable.group_progress(group, topic).map(GroupProgress::watermark).unwrap_or_default();
                 let offset = Sequence::from(*offset);
                 let start = || self.durable.start_of_repeat(group, topic, offset.next());
-                (offset < watermark).then(|| (start(), Sequence(u64::MAX)))
+                if offset < watermark { vec![(start(), Sequence(u64::MAX))] } else { Vec::new() }
             }
         };
         self.overlay.divisions.set(at, key.clone(), Some(at));
-        if let Some(run) = run {
-            self.clear(key, run);
-        }
+        runs.into_iter().for_each(|run| self.clear(key.clone(), run));
     }
 
     fn forget(&mut self, handler: &str, topic: Option<u32>) {
@@ -188,6 +188,12 @@ impl DecidedClaims<'_> {
                     && matches!(self.slot(key), Some(ClaimSlot::Finished(_)))
             }
         }
+    }
+
+    /// Whether an event is finished, and can be handed out again.
+    #[must_use]
+    pub fn is_repeatable(&self, key: &ClaimKey) -> bool {
+        self.slot(key).as_ref().is_some_and(is_repeatable)
     }
 
     /// How many events of a range a handler has finished and can be handed again.
@@ -308,7 +314,8 @@ impl DecidedClaims<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::ledger::decide::decision::{Decision, Overlay};
+    use crate::ledger::decide::decision::Decision;
+    use crate::ledger::decide::overlay::Overlay;
     use crate::ledger::disk::table::DiskTables;
     use crate::ledger::facts::entry::Entry;
     use crate::ledger::state::LedgerState;
