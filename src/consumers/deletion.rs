@@ -1,8 +1,8 @@
-//! Deleting a group: its offsets, and in topics that its members divided, what was done there.
+//! Deleting a group: its offsets, and for topics that it shares, the state of its work there.
 //!
-//! - Refused while a consumer of the group lives. Those whose sessions are over are cleared away with the group.
-//! - A group that divides a topic is the handler of its name there. So the handler's open claims and finished events of
-//!   that topic go, and its open dead letters are closed. What the handler has done in other topics stays.
+//! - Refused while the group has a live consumer. Expired consumers are removed with the group.
+//! - A shared group is the handler of its name in its topic. So the handler's open claims and finished events of that topic are
+//!   removed, and its open dead letters are closed. What the handler has done in other topics stays.
 
 use super::Consumers;
 use super::expiry::end_sessions;
@@ -11,7 +11,7 @@ use contract::{Error, Kind, Result, TopicId};
 use uuid::Uuid;
 
 impl Consumers<'_> {
-    /// Deletes a group, in every log that knows it.
+    /// Deletes a group from every log that has it.
     pub(crate) async fn delete_group(&self, name: &str, recorder: &ReplyRecorder<()>) -> Result<()> {
         let mut ledgers = self.logs.ledgers();
         ledgers.retain(|ledger| ledger.consumers().group(name).is_some());
@@ -19,7 +19,7 @@ impl Consumers<'_> {
         if parts.iter().any(|(_, presence)| presence.lives) {
             return Err(lives());
         }
-        // A group of expired consumers alone is not there.
+        // A group that has only expired consumers does not exist.
         let is_there = |ledger: &Ledger| ledger.consumers().group(name).is_some_and(|group| !group.offsets.is_empty());
         if !parts.iter().any(|(ledger, _)| is_there(ledger)) {
             return Err(Error::not_found("consumer group"));
@@ -33,7 +33,7 @@ impl Consumers<'_> {
         Ok(())
     }
 
-    /// The consumers of a topic in a log: those that live, and those whose sessions are over.
+    /// The consumers of a topic in a log: live ones, and expired ones.
     pub(crate) fn members_of_topic(&self, ledger: &Ledger, topic: &TopicId) -> (Vec<Uuid>, Vec<Uuid>) {
         let now = ledger.now();
         let readers = ledger.consumers();
@@ -52,23 +52,23 @@ impl Consumers<'_> {
     }
 }
 
-/// Who is left of a group in one log.
+/// The consumers that a group has in one log.
 struct GroupPresence {
-    /// Whether a consumer lives.
+    /// Whether one of them is live.
     lives: bool,
-    /// Consumers whose sessions are over.
+    /// Those whose sessions have expired.
     over: Vec<Uuid>,
 }
 
 fn lives() -> Error {
-    let detail = "Consumers of this group live; delete them, or wait until their sessions end.";
+    let detail = "This group has live consumers; delete them, or wait until their sessions end.";
     Error::new(Kind::InvalidState, detail)
 }
 
 /// Deletes a group from one log.
 struct DeleteGroup {
     group: String,
-    /// Consumers that this process knows to be over, perhaps before their deadlines.
+    /// Consumers that have expired as far as this process knows, perhaps before the deadlines in the log.
     over: Vec<Uuid>,
 }
 

@@ -1,8 +1,9 @@
-//! Clearing away expired consumers, so that neither the state nor this process remembers them for ever.
+//! Removing expired consumers, so that neither the state nor this process keeps them for ever.
 //!
-//! - A consumer is cleared away by a fact, at its deadline by the log's time, so every process forgets the same ones.
-//! - Nobody sees the difference: an expired consumer is not found before that either.
-//! - What an expired member of a shared group held is released with it. So a poll of another member clears away first.
+//! - A consumer is removed by an entry, at its deadline by the log's time, so every process removes the same ones.
+//! - Callers see no difference: an expired consumer is not found before that either.
+//! - The claims of an expired member of a shared group are released with it. So a poll of another member removes expired
+//!   members first.
 
 use super::unused_names::forget_unused_in;
 use super::{ConsumerSessions, EXPIRED_PER_ENTRY_MAX};
@@ -15,7 +16,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// The chore: clears away now and then until the logs are gone or close.
+/// The background task: removes expired consumers and unused names at intervals, until the logs are dropped or close.
 pub(crate) async fn run_consumer_expiry(
     logs: Weak<Logs>,
     sessions: Arc<ConsumerSessions>,
@@ -48,7 +49,7 @@ pub(crate) async fn run_consumer_expiry(
     .await;
 }
 
-/// Clears away every consumer that is gone by the log's time.
+/// Removes every consumer that has expired by the log's time.
 pub(super) async fn expire(ledger: &Ledger, sessions: &ConsumerSessions) -> Result<()> {
     loop {
         let ids = overdue(ledger, sessions, ledger.now());
@@ -58,14 +59,14 @@ pub(super) async fn expire(ledger: &Ledger, sessions: &ConsumerSessions) -> Resu
     }
 }
 
-/// Consumers past their deadline that do not wait in this process.
+/// Consumers past their deadline that do not wait in a poll of this process.
 fn overdue(ledger: &Ledger, sessions: &ConsumerSessions, now: i64) -> Vec<Uuid> {
     let readers = ledger.consumers();
     let is_over = |id: &Uuid| readers.consumer(*id).is_some_and(|entry| !sessions.is_live(entry, now));
     readers.overdue(now).filter(is_over).take(EXPIRED_PER_ENTRY_MAX).collect()
 }
 
-/// Clears these consumers away, and releases what they held of shared groups, in one append.
+/// Removes these consumers, and releases their claims in shared groups, in one append.
 pub(super) fn end_sessions(ids: Vec<Uuid>, decision: &mut Decision<'_>) -> Result<()> {
     for id in &ids {
         let known = decision.consumers().get(*id);
@@ -79,7 +80,7 @@ pub(super) fn end_sessions(ids: Vec<Uuid>, decision: &mut Decision<'_>) -> Resul
     Ok(())
 }
 
-/// Releases what a consumer holds of a shared group.
+/// Releases the claims of a member of a shared group.
 pub(super) fn release_held(consumer: &Consumer, why: MemberDeparture, decision: &mut Decision<'_>) -> Result<()> {
     if consumer.distribution != Distribution::Shared {
         return Ok(());
@@ -88,7 +89,7 @@ pub(super) fn release_held(consumer: &Consumer, why: MemberDeparture, decision: 
     release_all(&consumer.consumer_group, number, &consumer.id.to_string(), why, decision)
 }
 
-/// Clears away those of these consumers that are past their deadline; answers how many.
+/// Removes those of these consumers that are past their deadline; returns how many.
 struct ExpireConsumers(Vec<Uuid>);
 
 impl Command for ExpireConsumers {

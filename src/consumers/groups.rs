@@ -1,10 +1,10 @@
-//! Groups: the consumers of one name, and how far they have come together in each topic.
+//! Consumer groups: the consumers of one name, and their committed offset in each topic.
 //!
-//! - A group is there while it has a live consumer or an offset; offsets outlive consumers.
-//! - A commit never moves an offset back: a late one of a slow member changes nothing. Only a reset does.
-//! - An offset lies between 0 and the topic's tail.
-//! - Where members divide the events the offset moves by itself: everything up to it is finished or none of their business.
-//!   A commit changes nothing there; a reset has everything behind it handed out again.
+//! - A group exists while it has a live consumer or an offset; offsets outlive consumers.
+//! - A commit never moves an offset back: a late commit of a slow member changes nothing. Only a reset does.
+//! - An offset is between 0 and the topic's tail.
+//! - A shared group's offset moves by itself: every event up to it is finished or passed. A commit changes nothing there; after
+//!   a reset, all later events are handed out again.
 
 use super::{Consumers, LiveConsumer};
 use crate::events::before_earliest;
@@ -22,8 +22,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 impl Consumers<'_> {
-    /// Records how far a consumer's group has come; answers how it stands.
-    pub(crate) async fn commit(&self, id: Uuid, offset: Offset, recorder: ReplyRecorder<GroupTopic>) -> Result<GroupTopic> {
+    /// Commits the offset of a consumer's group; returns the group.
+    pub(crate) async fn commit(
+        &self,
+        id: Uuid,
+        offset: Offset,
+        recorder: ReplyRecorder<GroupTopic>,
+    ) -> Result<GroupTopic> {
         let LiveConsumer { ledger, entry } = self.find(id)?;
         let now = ledger.now();
         let session = self.sessions.of(&entry.consumer, now)?;
@@ -33,7 +38,8 @@ impl Consumers<'_> {
         if let Some(member) = members.iter_mut().find(|member| member.consumer_id == id) {
             member.last_seen_at = Timestamp::from_millis(now);
         }
-        let standing = ledger.submit_recording(CommitOffset { id, offset, members, outlook: remaining }, recorder).await?;
+        let standing =
+            ledger.submit_recording(CommitOffset { id, offset, members, outlook: remaining }, recorder).await?;
         session.touch(now);
         Ok(standing)
     }
@@ -88,7 +94,7 @@ impl Consumers<'_> {
         LagQuery { ledger, name, topic, order: said.unwrap_or(self.terms.order) }
     }
 
-    /// What a group has to do in a topic; behind this offset, where it is to be moved there.
+    /// The events that a group has to do in a topic; after this offset, if it is to be moved there.
     async fn remaining_work(
         &self,
         ledger: &Ledger,
@@ -104,7 +110,7 @@ impl Consumers<'_> {
         }
     }
 
-    /// Moves a group's offset; answers how the group stands.
+    /// Moves a group's offset; returns the group.
     pub(crate) async fn reset(
         &self,
         name: &str,
@@ -144,7 +150,7 @@ impl Consumers<'_> {
         GroupMember { consumer_id: *id, last_seen_at, in_flight }
     }
 
-    /// How a group stands in the topics of one log: those it has a live consumer or an offset in.
+    /// A group's progress in the topics of one log in which it has a live consumer or an offset.
     fn standings(&self, readers: &ConsumerRows, ledger: &Ledger, name: &str, group: &GroupRow) -> Vec<GroupTopic> {
         let (now, registry) = (ledger.now(), &ledger.registry());
         let mut topics = BTreeMap::new();
@@ -162,9 +168,9 @@ impl Consumers<'_> {
     }
 }
 
-/// How far a group has come in a topic, members aside.
+/// A group's progress in a topic, without its members.
 fn standing(registry: &Registry, topic: &TopicId, committed_offset: Offset) -> GroupTopic {
-    // A commit is shown a moment before the tail it rests on.
+    // A commit may be visible just before the tail that it depends on.
     let tail = registry.topic(topic).map_or(Offset::ZERO, |known| known.tail().into()).max(committed_offset);
     standing_at(topic, committed_offset, tail, 0, Vec::new())
 }
@@ -190,7 +196,7 @@ pub(super) fn check_name(name: &str) -> Option<Violation> {
     Some(Violation::new("/consumerGroup", detail))
 }
 
-/// Where a reset goes, as far as the log can tell beforehand.
+/// The target of a reset, as far as it is known before the decision.
 #[derive(Clone, Copy)]
 enum ResetTarget {
     Offset(Offset),
@@ -208,11 +214,11 @@ async fn target(ledger: &Ledger, reset: &GroupReset) -> Result<ResetTarget> {
     })
 }
 
-/// The offset before the topic's first event created at `time` or later; the tail where all are older.
+/// The offset before the topic's first event created at `time` or later; the tail if all are older.
 async fn before_time(ledger: &Ledger, topic: &RegisteredTopic, time: Timestamp) -> Result<Offset> {
-    // The tail is looked at first: what is stored while the log is searched comes behind it and is not skipped.
+    // The tail is loaded first: events that are stored while the log is searched are after it and are not skipped.
     let tail = topic.tail();
-    // Events carry whole milliseconds; the first that is not before `time` is the next whole one.
+    // Events have whole milliseconds: the first one that is not before `time` is in the next whole millisecond.
     let millis = (time.nanos() + 999_999).div_euclid(1_000_000);
     let millis = i64::try_from(millis).unwrap_or(if millis < 0 { i64::MIN } else { i64::MAX });
     let found = ledger.log().find(RecordQuery::Time(Some(topic.number), millis)).await.map_err(read_failed)?;
@@ -232,7 +238,7 @@ fn tail_of(decision: &Decision<'_>, topic: &TopicId) -> Result<Offset> {
     Ok(decision.tail(number_of(decision, topic)?).into())
 }
 
-/// How far a group has come whose members divide the topic; `None` where they do not.
+/// The watermark of a shared group; `None` if the group does not share the topic.
 fn divided(decision: &Decision<'_>, GroupKey { group, topic }: &GroupKey) -> Option<Offset> {
     let number = decision.registry().topic(topic)?.number.0;
     let claims = decision.claims();
@@ -240,18 +246,18 @@ fn divided(decision: &Decision<'_>, GroupKey { group, topic }: &GroupKey) -> Opt
     Some(claims.watermark(group, number).unwrap_or_default().into())
 }
 
-/// The members of a group read a topic in one way: each everything, or all together, through one filter.
+/// All members of a group read a topic in the same way: each of them all events, or shared, with one filter.
 pub(super) fn check_peers(consumer: &NewConsumer, decision: &Decision<'_>) -> Result<()> {
     let NewConsumer { consumer_group: group, topic, .. } = consumer;
     let is_shared = consumer.distribution == Some(Distribution::Shared);
     let peers = decision.consumers().peers(group, topic);
     let key = GroupKey { group: group.clone(), topic: topic.clone() };
     let detail = if is_shared && peers.iter().any(|peer| peer.distribution != Distribution::Shared) {
-        "Consumers of this group read this topic each for itself; use another group, or wait until they are gone."
+        "The consumers of this group each read all events of this topic; use another group, or wait until they are gone."
     } else if !is_shared && (divided(decision, &key).is_some() || !peers.iter().all(|peer| is_broadcast(peer))) {
-        "The members of this group divide this topic; join with `distribution` `shared`, or use another group."
+        "The members of this group share this topic; join with `distribution` `shared`, or use another group."
     } else if is_shared && peers.iter().any(|peer| !is_like(consumer, peer)) {
-        "The members of this group want other events; all of them need the same `types`, `subjectTypes` and `CEL`."
+        "The members of this group have another filter; all of them need the same `types`, `subjectTypes` and `CEL`."
     } else {
         return Ok(());
     };
@@ -270,11 +276,11 @@ fn is_like(consumer: &NewConsumer, peer: &Consumer) -> bool {
 fn check_offset(offset: Offset, tail: Offset) -> Result<()> {
     match offset <= tail {
         true => Ok(()),
-        false => Err(Error::invalid("/offset", "lies beyond the topic's tail")),
+        false => Err(Error::invalid("/offset", "is greater than the topic's tail")),
     }
 }
 
-/// An offset that is new needs room.
+/// A new offset is refused at the limit.
 fn check_room(decision: &Decision<'_>, known: Option<Offset>) -> Result<()> {
     if known.is_some() { Ok(()) } else { decision.consumers().check_room_for_offset() }
 }
@@ -282,9 +288,9 @@ fn check_room(decision: &Decision<'_>, known: Option<Offset>) -> Result<()> {
 struct CommitOffset {
     id: Uuid,
     offset: Offset,
-    /// Who is in the group, for the answer.
+    /// The members, for the response.
     members: Vec<GroupMember>,
-    /// What there is to do, for the answer.
+    /// The remaining work, for the response.
     outlook: RemainingWork,
 }
 
@@ -329,9 +335,9 @@ impl Command for CommitOffset {
 struct ResetGroup {
     key: GroupKey,
     target: ResetTarget,
-    /// How the group stood, for the answer: all but one topic stay as they are.
+    /// The group before, for the response: all topics but one stay the same.
     before: Vec<GroupTopic>,
-    /// What there is to do, for the answer.
+    /// The remaining work, for the response.
     outlook: RemainingWork,
 }
 

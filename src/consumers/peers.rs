@@ -1,4 +1,4 @@
-//! The members of a shared group, as one of its polls asks for them.
+//! The members of a shared group, for its polls.
 
 use super::expiry::expire;
 use super::{ConsumerRow, Consumers};
@@ -20,7 +20,7 @@ impl PeerSource for GroupPeers<'_> {
         self.ledger.consumers().group(&self.consumer.consumer_group).map_or(0, |group| group.members.len())
     }
 
-    /// Those that came within two thirds of their sessions. Who died takes a share no longer than that.
+    /// Those that polled within two thirds of their sessions: a member that died takes a share no longer than that.
     fn present(&self) -> Vec<Uuid> {
         let sessions = self.consumers.sessions;
         let (now, readers) = (self.ledger.now(), self.ledger.consumers());
@@ -39,7 +39,7 @@ impl PeerSource for GroupPeers<'_> {
     fn expire(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             if let Err(error) = expire(self.ledger, self.consumers.sessions).await {
-                tracing::debug!(%error, "expired consumers are not cleared away; the chore tries again");
+                tracing::debug!(%error, "removing expired consumers failed; the background task tries again");
             }
         })
     }

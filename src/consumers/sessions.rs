@@ -1,11 +1,11 @@
-//! Sessions: what this process knows of its consumers beyond the log.
+//! Sessions: when this process last saw each consumer, beyond what the log has.
 //!
-//! - A session begins anew at once when its consumer comes, without a word to the log. The log hears of it when what it
-//!   knows is a third of the session old; so it knows a consumer's last coming to within that third.
-//! - Where every poll comes through this process, and it was here for the last one, a session ends exactly on time. Where
-//!   others serve the same log, or after a restart, it ends by the log's deadline: never early, up to a third late.
-//! - While a poll waits its session does not end; it begins anew when the wait ends, however it ends.
-//! - There is at most one for each consumer of the log; those of consumers that are gone are let go by the chore.
+//! - A poll restarts its consumer's session in RAM, without an entry. An entry is written if the last one is older than a third
+//!   of the session; so the log knows when a consumer was last seen to within that third.
+//! - If all polls go through this process, and it has seen the last one, a session expires exactly on time. If other brokers serve
+//!   the same log, or after a restart, it expires at the log's deadline: never early, up to a third late.
+//! - While a poll waits, its session does not expire; it restarts when the wait ends.
+//! - There is at most one for each consumer of the log; those of removed consumers are dropped by the background task.
 
 use super::filter_of;
 use crate::clock::LogClock;
@@ -20,29 +20,29 @@ use uuid::Uuid;
 
 /// The sessions of one log's consumers in this process.
 pub(crate) struct ConsumerSessions {
-    /// Whether nobody else serves this log.
+    /// Whether no other broker serves this log.
     sole: bool,
     open: Mutex<HashMap<Uuid, Arc<ConsumerSession>>>,
 }
 
 /// One consumer's session.
 pub(super) struct ConsumerSession {
-    /// What the consumer wants.
+    /// The consumer's filter.
     pub(super) filter: CompiledFilter,
-    /// When it last came to this process, in milliseconds.
+    /// When this process last saw it, in milliseconds.
     seen_at: AtomicI64,
-    /// How many polls of it wait.
+    /// How many of its polls wait.
     waiting: AtomicUsize,
     ended: watch::Sender<bool>,
 }
 
 impl ConsumerSessions {
-    /// No sessions yet, of a log that this process serves alone or not.
+    /// Without sessions, for a log that only this process serves, or others too.
     pub(crate) fn new(sole: bool) -> Self {
         Self { sole, open: Mutex::default() }
     }
 
-    /// Opens the session of a consumer just made.
+    /// Opens the session of a new consumer.
     pub(super) fn open(&self, id: Uuid, filter: CompiledFilter, seen_at: i64) -> Arc<ConsumerSession> {
         let session = ConsumerSession {
             filter,
@@ -53,7 +53,7 @@ impl ConsumerSessions {
         Arc::clone(self.lock().entry(id).or_insert_with(|| Arc::new(session)))
     }
 
-    /// The session of a consumer that comes at `now`; opened if this process has not seen it before.
+    /// The session of a consumer that polls at `now`; opened if this process has not seen it before.
     pub(super) fn of(&self, consumer: &Consumer, now: i64) -> Result<Arc<ConsumerSession>> {
         if let Some(session) = self.find(consumer.id) {
             return Ok(session);
@@ -62,7 +62,7 @@ impl ConsumerSessions {
         Ok(self.open(consumer.id, filter, now))
     }
 
-    /// When a consumer was last seen, as far as this process can know; now, while it waits.
+    /// When a consumer was last seen, as far as this process knows; now, if it waits.
     pub(super) fn seen_at(&self, entry: &ConsumerRow, now: i64) -> i64 {
         match self.find(entry.consumer.id) {
             Some(session) if session.is_waiting() => now.max(entry.seen_at),
@@ -71,7 +71,7 @@ impl ConsumerSessions {
         }
     }
 
-    /// Whether a consumer of the log lives.
+    /// Whether a consumer of the log is live.
     pub(super) fn is_live(&self, entry: &ConsumerRow, now: i64) -> bool {
         match self.find(entry.consumer.id) {
             Some(session) if session.is_waiting() => true,
@@ -82,14 +82,14 @@ impl ConsumerSessions {
         }
     }
 
-    /// A consumer is gone: so is its session, and whoever waits in it.
+    /// Ends the session of a deleted consumer, and the polls that wait in it.
     pub(crate) fn end(&self, id: Uuid) {
         if let Some(session) = self.lock().remove(&id) {
             session.ended.send_replace(true);
         }
     }
 
-    /// Ends the sessions of consumers that are gone.
+    /// Ends the sessions of removed consumers.
     pub(super) fn retain(&self, is_there: impl Fn(Uuid) -> bool) {
         self.lock().retain(|id, session| {
             let stays = is_there(*id);
@@ -110,20 +110,20 @@ impl ConsumerSessions {
 }
 
 impl ConsumerSession {
-    /// Its consumer was here at `now`.
+    /// Restarts the session at `now`.
     pub(super) fn touch(&self, now: i64) {
         self.seen_at.fetch_max(now, Ordering::Relaxed);
     }
 
-    /// Its consumer waits until what this answers is dropped.
+    /// A poll waits until the returned guard is dropped.
     pub(super) fn wait<'a>(&'a self, clock: &'a LogClock) -> WaitingPoll<'a> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         WaitingPoll { session: self, clock }
     }
 
-    /// Answers when its consumer is gone.
+    /// Returns when its consumer is removed.
     pub(super) async fn ended(&self) {
-        // The sender is this session's own, so it is there for as long as anybody asks.
+        // The sender belongs to this session, so it cannot be dropped while this waits.
         let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
     }
 
@@ -136,14 +136,14 @@ impl ConsumerSession {
     }
 }
 
-/// A poll that waits.
+/// A waiting poll.
 pub(super) struct WaitingPoll<'a> {
     session: &'a ConsumerSession,
     clock: &'a LogClock,
 }
 
 impl Drop for WaitingPoll<'_> {
-    /// First seen, then no longer waiting: in between nobody may find the session over.
+    /// First seen, then no longer waiting, so that the session is never found expired in between.
     fn drop(&mut self) {
         self.session.touch(self.clock.now());
         self.session.waiting.fetch_sub(1, Ordering::Release);

@@ -1,10 +1,10 @@
-//! Forgetting names that nobody uses: handlers and groups that were silent for long, and would not be missed.
+//! Removing unused names: handlers and groups that were not used for a long time and whose state has no effect any more.
 //!
-//! - Nothing is forgotten that still matters. A handler goes only where it has no policy, no open claim or dead letter, and
-//!   everything it has finished is gone from its topics: else an effect could happen twice. A group goes only where it has
-//!   no consumer, and all that lies up to its offsets is gone: it would begin at the same event anyway.
-//! - So in a topic that keeps its events for ever nothing is forgotten; there a person deletes what is no longer used.
-//! - It is a fact in the log, decided again there: every process forgets the same.
+//! - A handler is removed only if it has no policy, no open claim and no dead letter, and retention has removed every event that
+//!   it has finished: otherwise an effect could happen twice. A group is removed only if it has no consumer, and every event
+//!   up to its offsets is removed: it would start at the same event anyway.
+//! - So in a topic that keeps its events for ever nothing is removed; there an operator deletes what is no longer used.
+//! - Each removal is an entry, decided in the log's order: every process removes the same names.
 
 use crate::ledger::{ClaimRows, Command, Decision, Entry, GroupRow, Ledger, RegisteredTopic, read_failed};
 use crate::logs::Logs;
@@ -12,16 +12,16 @@ use contract::{Result, Sequence, TopicId};
 use log::{LogError, ReadLimit, ReadRange};
 use std::collections::{BTreeSet, HashMap};
 
-/// Most names forgotten by one decision.
+/// Most names removed by one decision.
 const NAMES_MAX: usize = 1000;
 
-/// After how much time names are forgotten that nobody uses, in milliseconds; none: never.
+/// After which time unused names are removed, in milliseconds; `None`: never.
 pub(crate) fn unused_millis(days: u64) -> Option<i64> {
     let millis = days.saturating_mul(24 * 60 * 60 * 1000);
     (millis > 0).then(|| i64::try_from(millis).unwrap_or(i64::MAX))
 }
 
-/// Forgets the names of all logs that were not used for so long, in milliseconds.
+/// Removes the names of all logs that were not used for this time, in milliseconds.
 pub(crate) async fn forget_unused(logs: &Logs, unused_millis: Option<i64>) -> Result<()> {
     let Some(unused) = unused_millis else { return Ok(()) };
     for ledger in logs.ledgers() {
@@ -30,7 +30,7 @@ pub(crate) async fn forget_unused(logs: &Logs, unused_millis: Option<i64>) -> Re
     Ok(())
 }
 
-/// Forgets the names of a log that were not used since `before`, in milliseconds.
+/// Removes the names of a log that were not used since `before`, in milliseconds.
 pub(super) async fn forget_unused_in(ledger: &Ledger, before: i64) -> Result<()> {
     let handlers = unused_handlers(ledger, before);
     if !handlers.is_empty() {
@@ -50,8 +50,8 @@ fn unused_handlers(ledger: &Ledger, before: i64) -> Vec<String> {
     claims.handlers().filter(is_unused).filter(is_alone).take(NAMES_MAX).map(str::to_owned).collect()
 }
 
-/// Groups that were silent for long, and whose offsets speak of events that are gone. All of them are looked at: those that
-/// must stay, however many, keep none of the others.
+/// Groups that were not used for a long time, and up to whose offsets all events are removed. All candidates are examined: those
+/// that must stay, however many, do not keep the others.
 async fn unused_groups(ledger: &Ledger, before: i64) -> Result<Vec<String>> {
     let topics: BTreeSet<TopicId> = {
         let readers = ledger.consumers();
@@ -69,7 +69,7 @@ async fn unused_groups(ledger: &Ledger, before: i64) -> Result<Vec<String>> {
     let is_unused = |name: &str, group: &GroupRow| {
         group.offsets.iter().all(|(topic, offset)| match gone.get(topic) {
             Some((number, through)) => is_behind(&claims, name, *number, (*offset).into(), *through),
-            // The topic is gone, or the group has used it a moment ago.
+            // The topic is deleted, or the group has just used it.
             None => ledger.registry().topic(topic).is_none(),
         })
     };
@@ -82,7 +82,7 @@ fn is_silent(group: &GroupRow, before: i64) -> bool {
     group.members.is_empty() && group.active_at <= before
 }
 
-/// Whether all that a group has seen of a topic is gone, where everything up to `through` is.
+/// Whether every event of a topic up to a group's offset is removed, if all events up to `through` are.
 fn is_behind(claims: &ClaimRows, name: &str, topic: u32, offset: Sequence, through: Sequence) -> bool {
     match claims.group_progress(name, topic) {
         Some(division) => division.watermark() <= through && claims.is_blank(name, topic),
@@ -100,7 +100,7 @@ async fn removed_through(ledger: &Ledger, topic: &RegisteredTopic) -> Result<Seq
     }
 }
 
-/// Forgets those of these handlers that are still unused.
+/// Removes those of these handlers that are still unused.
 struct ForgetHandlers {
     names: Vec<String>,
     before: i64,
@@ -124,7 +124,7 @@ impl Command for ForgetHandlers {
     }
 }
 
-/// Forgets those of these groups that are still unused. What they have seen is gone for good, so that was looked at before.
+/// Removes those of these groups that are still unused. Removed events do not come back, so that was checked before.
 struct ForgetGroups {
     names: Vec<String>,
     before: i64,

@@ -1,23 +1,23 @@
-//! Keys whose first request is still running in this process.
+//! Idempotency keys whose first request is still running in this process.
 //!
-//! - One request at a time has a key; the next is turned away, not queued.
-//! - A key is let go with its turn, whichever way the request ended.
+//! - One request at a time has a key; a second one is refused, not queued.
+//! - A key is released when its guard is dropped, however the request ended.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The keys that are taken.
+/// The keys that are in use.
 #[derive(Default)]
 pub(crate) struct InFlightKeys(Mutex<HashSet<u128>>);
 
-/// A request that has its key to itself.
+/// The guard of a request that has a key.
 pub(crate) struct InFlightGuard {
     of: Arc<InFlightKeys>,
     key: u128,
 }
 
 impl InFlightKeys {
-    /// Takes a key; `None` where another request has it.
+    /// Takes a key; `None` if another request has it.
     pub(crate) fn enter(self: &Arc<Self>, key: u128) -> Option<InFlightGuard> {
         let is_free = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
         is_free.then(|| InFlightGuard { of: Arc::clone(self), key })

@@ -1,12 +1,12 @@
-//! Kept answers: what a request under a key was answered, found again when it is sent again.
+//! Stored replies: the reply to a request with an `Idempotency-Key`, found again when the request is repeated.
 //!
-//! - A key is looked for in every log: it is kept where its effect is, and the next request under it may be about
-//!   something that lives elsewhere.
-//! - A key past its time is no key: the request is a new one.
-//! - A replay is the kept answer, byte for byte. Events in it are not copied but read from their logs; where retention has removed one,
-//!   the replay is refused as a duplicate of it would be.
+//! - A key is looked up in every log: the reply is stored with its effect, and the next request with the key may concern another
+//!   log.
+//! - An expired key is ignored: the request is a new one.
+//! - A replay is the stored reply, byte for byte. Events in it are not copied but read from their logs; if retention has removed
+//!   one, the replay is refused, as a duplicate of it would be.
 //!
-//! How an answer comes to be kept with its effect is the ledger's business, what it looks like its renderer's.
+//! The ledger stores a reply with its effect; `rest` renders it.
 
 mod in_flight;
 mod scope;
@@ -22,14 +22,14 @@ use log::{ReadLimit, ReadRange, Record};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// The kept answers of all logs.
+/// The stored replies of all logs.
 pub(crate) struct StoredReplies<'a> {
     pub(crate) logs: &'a Logs,
-    /// How long a key lives.
+    /// How long a key is valid.
     pub(crate) lives_millis: i64,
 }
 
-/// A key that has its answer.
+/// A key with a stored reply.
 pub(crate) struct FoundReply<'a> {
     logs: &'a Logs,
     ledger: Arc<Ledger>,
@@ -37,7 +37,7 @@ pub(crate) struct FoundReply<'a> {
     remembered: IdempotencyRow,
 }
 
-/// An answer to be given again.
+/// A reply to be sent again.
 pub(crate) struct ReplayedReply {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
@@ -45,12 +45,12 @@ pub(crate) struct ReplayedReply {
 }
 
 impl<'a> StoredReplies<'a> {
-    /// What stands for a request under a key.
+    /// The identity of a request with a key.
     pub(crate) fn request(&self, key: u128, digest: u64) -> Arc<IdempotentRequest> {
         Arc::new(IdempotentRequest::new(key, digest, self.lives_millis))
     }
 
-    /// The answer kept under a key that lives, in whichever log.
+    /// The reply stored under a valid key, in any log.
     pub(crate) async fn find(&self, key: u128) -> Result<Option<FoundReply<'a>>> {
         for ledger in self.logs.ledgers() {
             let remembered = ledger.query_state(move |state| state.stored_key(key)).await??;
@@ -63,13 +63,13 @@ impl<'a> StoredReplies<'a> {
         Ok(None)
     }
 
-    /// What is registered just now: a refusal rests on it.
+    /// The position of the registry that a refusal depends on.
     pub(crate) fn registry_version(&self) -> Position {
         self.logs.default_ledger().registry().version()
     }
 
-    /// Names events by log and position, for an answer that the default log keeps. `None` where one is removed already: such an
-    /// answer is not worth keeping.
+    /// Names events by log and position, for a reply that the default log stores. `None` if one is removed already: such a reply
+    /// could not be replayed.
     pub(crate) async fn name_events(&self, events: Vec<(Position, Bytes)>) -> Result<Option<Vec<ReplyPiece>>> {
         let mut names = Vec::new();
         for (position, text) in events {
@@ -92,7 +92,7 @@ impl<'a> StoredReplies<'a> {
         Ok(None)
     }
 
-    /// Keeps an answer by itself; a refusal only if what it `rests_on` is still so.
+    /// Stores a reply by itself; a refusal only if the registry is still at the position that it `rests_on`.
     pub(crate) async fn record_reply(
         &self,
         ticket: Arc<IdempotentRequest>,
@@ -104,12 +104,12 @@ impl<'a> StoredReplies<'a> {
 }
 
 impl FoundReply<'_> {
-    /// Whether it answers the request of this digest.
+    /// Whether it is the reply to the request with this digest.
     pub(crate) const fn answers(&self, digest: u64) -> bool {
         self.remembered.digest == digest
     }
 
-    /// The answer itself.
+    /// Reads the reply.
     pub(crate) async fn replay(&self) -> Result<ReplayedReply> {
         let record = match record_at(&self.ledger, self.remembered.position).await? {
             Some(record) => Some(record),
@@ -117,12 +117,12 @@ impl FoundReply<'_> {
         };
         let entry = record.and_then(|record| serde_json::from_slice::<Entry>(&record.body).ok());
         let Some(Entry::AnswerKept { answer: StoredReply { status, headers, body }, .. }) = entry else {
-            return Err(Error::new(Kind::Unavailable, "A kept answer could not be read; see the server's log."));
+            return Err(Error::new(Kind::Unavailable, "A stored reply could not be read; see the server's log."));
         };
         Ok(ReplayedReply { status, headers, body: self.assemble(body).await? })
     }
 
-    /// The entry of the answer where it was written again, and the first one reclaimed, since the key was looked up.
+    /// The entry of the reply, if it was written again and the first one reclaimed since the key was looked up.
     async fn rewritten_entry(&self) -> Result<Option<Record>> {
         let (key, IdempotencyRow { position, .. }) = (self.key, self.remembered);
         let known = self.ledger.query_state(move |state| state.stored_key(key)).await??;
@@ -142,7 +142,7 @@ impl FoundReply<'_> {
                     body.extend_from_slice(&event.body);
                 }
                 ReplyPiece::EventOf { log, position, id } => {
-                    // A log that is gone has taken its events with it.
+                    // The log was dropped with its events.
                     let side = self.logs.side_log(&log).map_err(|_| reply_removed())?;
                     let event = record_at(&side.ledger, position).await?;
                     let event = event.filter(|event| event.header.id == id.as_u128()).ok_or_else(reply_removed)?;
@@ -162,7 +162,7 @@ async fn record_at(ledger: &Ledger, position: Position) -> Result<Option<Record>
 }
 
 fn reply_removed() -> Error {
-    let detail = "This request was carried out before, and retention has removed an event of its answer since; it is \
-        not carried out again.";
+    let detail = "This request was processed before, and retention has removed an event of its response since; it is not \
+        processed again.";
     Error::new(Kind::Trimmed, detail)
 }

@@ -1,27 +1,26 @@
-//! Which key it is, and which request: the two fingerprints of a request under a key.
+//! The two fingerprints of a request with an `Idempotency-Key`: of the key in its scope, and of the request.
 //!
-//! A key counts within its tenant, its actor and its route. Nobody is asked for a name yet, so the first two are absent
-//! wherever a [`Scope`] is made; once there are credentials they are filled in there, and the keys of today are those of
-//! nobody in particular.
+//! A key is valid within its tenant, its actor and its route. Callers are not authenticated yet, so the first two are absent
+//! everywhere; with credentials they are filled in, and the keys of today keep belonging to the anonymous caller.
 
 use crate::events::FingerprintBuilder;
 use contract::{digest_form, limits, parse_strict};
 use uuid::Uuid;
 
-/// Where a key counts.
+/// The scope of a key.
 pub(crate) struct KeyScope<'a> {
     /// The tenant the caller is bound to.
     pub(crate) tenant: Option<Uuid>,
-    /// Who the caller is.
+    /// The authenticated caller.
     pub(crate) actor: Option<&'a str>,
-    /// What is asked for: the method and the path, with names in the place of ids.
+    /// The method and the path, with names in place of ids.
     pub(crate) route: &'a str,
-    /// The key, as the caller sent it.
+    /// The key, as the client sent it.
     pub(crate) key: &'a str,
 }
 
 impl KeyScope<'_> {
-    /// The fingerprint it is remembered under.
+    /// The fingerprint under which the reply is stored.
     pub(crate) fn fingerprint(&self) -> u128 {
         FingerprintBuilder::new(b"answer")
             .optional(self.tenant.as_ref().map(|tenant| tenant.as_bytes().as_slice()))
@@ -32,8 +31,8 @@ impl KeyScope<'_> {
     }
 }
 
-/// The fingerprint of a request: what it is about, and its body. A body with `media` is told by its bytes, one without
-/// as JSON, so that it is the same however it is spelt.
+/// The fingerprint of a request: its path and query, and its body. A body with `media` is compared by its bytes, one without as
+/// JSON, so that its spelling does not matter.
 pub(crate) fn digest(about: &[&[u8]], media: Option<&str>, body: &[u8]) -> u64 {
     let mut parts = FingerprintBuilder::new(b"request").number(about.len() as u64);
     for part in about {
@@ -46,9 +45,9 @@ pub(crate) fn digest(about: &[&[u8]], media: Option<&str>, body: &[u8]) -> u64 {
     parts.optional(media.map(str::as_bytes)).optional(form.as_deref()).bytes(form.as_ref().map_or(body, |_| &[])).half()
 }
 
-/// The form equal JSON shares; `None` for what is no JSON.
+/// The canonical form of JSON; `None` if the body is not JSON.
 fn canonical(body: &[u8]) -> Option<Vec<u8>> {
-    // Deeper than any event may be, since a request is refused in its own words and not here.
+    // Deeper than any event may be: a request that is too deep is refused by its own check, not here.
     let value = parse_strict(std::str::from_utf8(body).ok()?, 2 * limits::DATA_DEPTH_MAX).ok()?;
     let mut form = Vec::with_capacity(body.len());
     digest_form(&value, &mut form);
@@ -80,7 +79,7 @@ mod tests {
         let of = |body: &str| digest(&[b"/v1/events"], None, body.as_bytes());
         assert_eq!(of(r#"{"a": 1.0, "b": "\u0041"}"#), of(r#"{"b":"A","a":1}"#));
         assert_ne!(of(r#"{"a":1}"#), of(r#"{"a":2}"#));
-        // What is no JSON is its bytes.
+        // Anything else is compared by its bytes.
         assert_ne!(of("{ "), of("{"));
         assert_ne!(of(""), of(" "));
     }

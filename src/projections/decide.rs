@@ -1,4 +1,4 @@
-//! What is decided about projections, in the order of the log they live in.
+//! The decisions about projections, in the order of the log that they are in.
 
 use crate::ledger::{Command, Decision, Entry, ProjectionRow};
 use contract::{Error, Generation, Kind, NewCheckpoint, NewProjection, Offset, RegisterOutcome, Result};
@@ -6,7 +6,7 @@ use contract::{Error, Generation, Kind, NewCheckpoint, NewProjection, Offset, Re
 pub(super) struct PutProjection {
     pub(super) name: String,
     pub(super) definition: NewProjection,
-    /// The last generation of a projection of this name that lived in another log.
+    /// The last generation of a projection of this name that was in another log.
     pub(super) floor: Generation,
 }
 
@@ -22,7 +22,7 @@ impl Command for PutProjection {
             decision.registry().topic(topic).ok_or_else(not_registered)?;
         }
         if !decision.projections().has_room() {
-            let detail = "This broker holds as many projections as it may; delete some.";
+            let detail = "This broker has its maximum of projections; delete some.";
             return Err(Error::new(Kind::Overloaded, detail).with_retry_after(60));
         }
         let generation = decision.projections().next_generation(&self.name, self.floor);
@@ -30,7 +30,7 @@ impl Command for PutProjection {
         if generation == made.generation {
             return Ok(RegisterOutcome::Created(made));
         }
-        // One of this name was deleted: whoever still works for it is of an older generation.
+        // One of this name was deleted: clients that still work for it are of an older generation.
         let (name, offset) = (self.name.clone(), Offset::ZERO);
         decision.add_entry(Entry::ProjectionReset { name, offset, generation })?;
         decision.projections().known(&self.name).map(RegisterOutcome::Created)
@@ -92,18 +92,18 @@ impl Command for MoveCheckpoint {
         if generation.is_some_and(|generation| generation != known.generation) {
             return Err(refused(
                 &known,
-                "The projection was reset, or deleted and registered again: another generation than this one counts now.",
+                "The projection was reset, or deleted and registered again: this generation is no longer the current one.",
             ));
         }
-        // Before `expected` is looked at: the same request again is not refused for its own effect.
+        // Before `expected` is compared, so that a repeated request is not refused for its own effect.
         if offset == known.checkpoint {
             return Ok(known);
         }
         if expected.is_some_and(|expected| expected != known.checkpoint) {
-            return Err(refused(&known, "The checkpoint is not where `expected` says; `actual` is where it is."));
+            return Err(refused(&known, "The checkpoint is not at `expected`; it is at `actual`."));
         }
         if offset < known.checkpoint {
-            return Err(refused(&known, "A checkpoint never moves backwards; reset the projection to rebuild it."));
+            return Err(refused(&known, "A checkpoint never moves back; reset the projection to rebuild it."));
         }
         check_offset(decision, &known, offset)?;
         decision.add_entry(Entry::CheckpointMoved { name: self.name.clone(), offset })?;
@@ -136,7 +136,7 @@ impl Command for ResetProjection {
     }
 }
 
-/// A view cannot have applied what is not there.
+/// A view cannot have applied events that are not stored.
 fn check_offset(decision: &Decision<'_>, known: &ProjectionRow, offset: Offset) -> Result<()> {
     let tail = match &known.definition.topic {
         Some(topic) => decision.tail(decision.registry().topic(topic).ok_or_else(not_registered)?.number).into(),
@@ -144,7 +144,7 @@ fn check_offset(decision: &Decision<'_>, known: &ProjectionRow, offset: Offset) 
     };
     match offset <= tail {
         true => Ok(()),
-        false => Err(Error::invalid("/offset", "lies beyond the tail of what the projection reads")),
+        false => Err(Error::invalid("/offset", "is greater than the tail of what the projection reads")),
     }
 }
 
@@ -157,6 +157,6 @@ pub(super) fn not_registered() -> Error {
 }
 
 pub(super) fn reads_something_else() -> Error {
-    let detail = "A projection of this name reads something else; choose another name, or delete that one.";
+    let detail = "A projection of this name reads another topic or log; choose another name, or delete that one.";
     Error::new(Kind::AlreadyExists, detail)
 }

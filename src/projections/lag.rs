@@ -1,4 +1,4 @@
-//! How far a view is behind: what it has not applied yet, and how long that has been there.
+//! The lag of a view: how many events it has not applied yet, and since when the first of them is stored.
 
 use crate::ledger::{Ledger, read_failed};
 use contract::{NewProjection, Offset, Position, ProjectionLag, Result, Sequence, TopicId, limits};
@@ -6,10 +6,10 @@ use log::{LogError, ReadLimit, ReadRange, RecordHeader, TopicNumber};
 
 /// One record.
 const ONE: ReadLimit = ReadLimit { records: 1, bytes: 0 };
-/// How much of the log is looked at in one go for its next event.
+/// How much of the log is read at a time to find its next event.
 const SCAN: ReadLimit = ReadLimit { records: 256, bytes: 256 * 1024 };
 
-/// The lag at `now` of a projection that has come to `checkpoint`.
+/// The lag at `now` of a projection with this checkpoint.
 pub(super) async fn of(
     ledger: &Ledger,
     definition: &NewProjection,
@@ -25,7 +25,7 @@ pub(super) async fn of(
 async fn in_topic(ledger: &Ledger, topic: &TopicId, checkpoint: Offset, now: i64) -> Result<ProjectionLag> {
     let registry = ledger.registry();
     let Some(topic) = registry.topic(topic) else { return Ok(ProjectionLag::default()) };
-    // A checkpoint is shown a moment before the tail it rests on.
+    // A checkpoint may be visible just before the tail that it depends on.
     let events = topic.tail().get().saturating_sub(checkpoint.get());
     if events == 0 {
         return Ok(ProjectionLag::default());
@@ -34,7 +34,7 @@ async fn in_topic(ledger: &Ledger, topic: &TopicId, checkpoint: Offset, now: i64
     Ok(ProjectionLag { events, seconds: oldest.map_or(0, |header| age(&header, now)) })
 }
 
-/// A topic's first event behind `after` that is still there.
+/// A topic's first event after `after` that is still stored.
 async fn first_behind(ledger: &Ledger, topic: TopicNumber, after: Sequence) -> Result<Option<RecordHeader>> {
     let page = match ledger.log().headers(ReadRange::Topic(topic, after), ONE).await {
         Err(LogError::Trimmed(earliest)) => {
@@ -46,7 +46,7 @@ async fn first_behind(ledger: &Ledger, topic: TopicNumber, after: Sequence) -> R
     Ok(page.map_err(read_failed)?.into_iter().next())
 }
 
-/// Behind the last event of a log come entries of the broker's own, the checkpoint's among them: they are no lag.
+/// The broker's own entries after a log's last event, such as the checkpoint's, are no lag.
 async fn in_log(ledger: &Ledger, checkpoint: Position, now: i64) -> Result<ProjectionLag> {
     let tail = *ledger.position().borrow();
     let events = tail.get().saturating_sub(checkpoint.get());
@@ -63,8 +63,8 @@ async fn in_log(ledger: &Ledger, checkpoint: Position, now: i64) -> Result<Proje
     Ok(if after < tail { ProjectionLag { events, seconds: 0 } } else { ProjectionLag::default() })
 }
 
-/// The next records of the log, of which the first may be damaged. A shared log that does not confirm its tail at the moment
-/// gives what it has confirmed, and only whole.
+/// The next records of the log, of which the first may be damaged. A shared log that cannot confirm its tail now returns only
+/// what it has confirmed, in whole batches.
 async fn committed(ledger: &Ledger, after: Position) -> Result<Vec<RecordHeader>> {
     match ledger.log().read_committed(ReadRange::All(after), SCAN).await {
         Ok(page) => Ok(page.into_iter().map(|record| record.header).collect()),

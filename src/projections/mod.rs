@@ -1,14 +1,13 @@
-//! Projections: how far the views outside have come, so that others can see it and wait for it.
+//! Projections: the checkpoints of views that are kept outside the broker, so that others can read them and wait for them.
 //!
-//! - A projection lives in the log of its topic, or in the default one where it reads the whole log. One name, one
-//!   projection, whichever log it lives in.
-//! - A checkpoint moves forward only and never beyond the tail. Where it is already, moving it there changes nothing, so
-//!   a repeated request gets the answer of the first.
-//! - A reset begins a new generation, and so does registering a name again that was deleted; whoever names an older one
-//!   is refused.
-//! - Waiting is woken by the fold that moves the checkpoint; nothing polls on an interval.
+//! - A projection is in the log of its topic, or in the default log if it reads the whole log. A name is used once over all
+//!   logs.
+//! - A checkpoint moves only forward and never beyond the tail. Moving it to where it is changes nothing, so a repeated request
+//!   gets the response of the first.
+//! - A reset begins a new generation, and so does registering a deleted name again; requests with an older one are refused.
+//! - Waiting requests are woken by the fold that moves the checkpoint; nothing polls on an interval.
 //!
-//! What a view is made of, and where it is kept, is its owner's business (`client`'s runner keeps one up to date).
+//! The view itself belongs to its owner (the runner in `client` keeps one up to date).
 
 mod decide;
 mod lag;
@@ -31,19 +30,19 @@ use std::time::Duration;
 /// The projections of all logs, on behalf of callers.
 pub(crate) struct Projections<'a> {
     pub(crate) logs: &'a Logs,
-    /// Which topic an event goes to.
+    /// The rules that say which topic an event goes to.
     pub(crate) policy: &'a PublishRules,
     pub(crate) reader: EventReader<'a>,
 }
 
-/// A projection, and the log it lives in.
+/// A projection, and the log that has it.
 struct LocatedProjection {
     ledger: Arc<Ledger>,
     entry: ProjectionRow,
 }
 
 impl Projections<'_> {
-    /// Registers a projection, or gives it another filter.
+    /// Registers a projection, or changes its filter.
     pub(crate) async fn put(
         &self,
         name: &str,
@@ -52,7 +51,7 @@ impl Projections<'_> {
     ) -> Result<RegisterOutcome<Projection>> {
         check(name, &definition)?;
         let ledger = self.ledger_of(&definition)?;
-        // Side logs decide for themselves; the turn keeps a name from being taken in two of them at once.
+        // Each side log decides by itself; the lock keeps a name from being registered in two of them at the same time.
         let turn = self.logs.lock_placement().await;
         let known = self.find(name).ok();
         if known.as_ref().is_some_and(|known| !Arc::ptr_eq(&known.ledger, &ledger)) {
@@ -70,7 +69,8 @@ impl Projections<'_> {
             }),
         };
         let floor = self.last_generation_elsewhere(name, &ledger);
-        let outcome = ledger.submit_recording(PutProjection { name: name.to_owned(), definition, floor }, recorder).await?;
+        let outcome =
+            ledger.submit_recording(PutProjection { name: name.to_owned(), definition, floor }, recorder).await?;
         drop(turn);
         Ok(match outcome {
             RegisterOutcome::Created(entry) => {
@@ -98,7 +98,7 @@ impl Projections<'_> {
         let Page { items, next, prev } = Page::of(names.into_iter(), cursor, limit, Clone::clone);
         let mut page = Page { items: Vec::with_capacity(items.len()), next, prev };
         for name in items {
-            // One that was deleted a moment ago is not on the page.
+            // One that was just deleted is left out.
             if let Ok(known) = self.find(&name) {
                 page.items.push(self.view(&name, known).await?);
             }
@@ -106,12 +106,12 @@ impl Projections<'_> {
         Ok(page)
     }
 
-    /// Ends a projection.
+    /// Deletes a projection.
     pub(crate) async fn delete(&self, name: &str, recorder: ReplyRecorder<()>) -> Result<()> {
         self.find(name)?.ledger.submit_recording(DeleteProjection { name: name.to_owned() }, recorder).await
     }
 
-    /// Records how far a view has come.
+    /// Moves a projection's checkpoint.
     pub(crate) async fn checkpoint(
         &self,
         name: &str,
@@ -121,7 +121,7 @@ impl Projections<'_> {
         self.advance_to(to.offset, name, MoveCheckpoint { name: name.to_owned(), to }, recorder).await
     }
 
-    /// Begins the next generation behind `offset`.
+    /// Begins the next generation after `offset`.
     pub(crate) async fn reset(
         &self,
         name: &str,
@@ -131,7 +131,7 @@ impl Projections<'_> {
         self.advance_to(offset, name, ResetProjection { name: name.to_owned(), offset }, recorder).await
     }
 
-    /// Has something decided by which a projection comes to `offset`.
+    /// Submits a command that moves a projection to `offset`.
     async fn advance_to(
         &self,
         offset: Offset,
@@ -149,7 +149,7 @@ impl Projections<'_> {
         self.view_after(&ledger, name, entry, shown).await
     }
 
-    /// The projection once its checkpoint has reached `offset`.
+    /// Waits until a projection's checkpoint has reached `offset`.
     pub(crate) async fn wait(&self, name: &str, offset: Offset, timeout: Duration) -> Result<Projection> {
         self.reader.check_timeout(timeout)?;
         let ledger = self.find(name)?.ledger;
@@ -171,7 +171,7 @@ impl Projections<'_> {
         others.map(|ledger| ledger.projections().last_generation(name)).max().unwrap_or_default()
     }
 
-    /// The log a projection lives in.
+    /// The log that has a projection.
     fn ledger_of(&self, definition: &NewProjection) -> Result<Arc<Ledger>> {
         let Some(topic) = &definition.topic else { return Ok(Arc::clone(self.logs.default_ledger())) };
         let found = self.logs.find(topic).map_err(|error| match error.kind() {
@@ -187,8 +187,8 @@ impl Projections<'_> {
         Ok(projection_view(name, &entry, lag))
     }
 
-    /// How a projection is shown that comes to `checkpoint` by a decision whose answer is kept. The lag is read from the
-    /// log, which a decision cannot: it is told as of just before.
+    /// A projection with this checkpoint as the API shows it, for a reply that is stored with the decision. The lag needs the log,
+    /// which a decision cannot read: it is the lag just before.
     async fn renderer_for<A: 'static>(
         &self,
         recorder: &ReplyRecorder<A>,
@@ -204,7 +204,7 @@ impl Projections<'_> {
         Ok(Some(Arc::new(move |entry| projection_view(&name, entry, lag))))
     }
 
-    /// What a decision is answered: what it kept, or how the projection stands now.
+    /// The response to a decision: the stored one, or the projection as it is now.
     async fn view_after(
         &self,
         ledger: &Arc<Ledger>,
@@ -219,10 +219,10 @@ impl Projections<'_> {
     }
 }
 
-/// How a projection is shown under a key.
+/// A projection as shown in a stored reply.
 type ProjectionRenderer = Arc<dyn Fn(&ProjectionRow) -> Projection + Send + Sync>;
 
-/// A projection that is so far behind, as it is shown.
+/// A projection with this lag, as the API shows it.
 fn projection_view(name: &str, entry: &ProjectionRow, lag: ProjectionLag) -> Projection {
     Projection {
         name: name.to_owned(),
@@ -236,13 +236,13 @@ fn projection_view(name: &str, entry: &ProjectionRow, lag: ProjectionLag) -> Pro
     }
 }
 
-/// What a projection must keep to; all it breaks otherwise.
+/// Checks a projection, and reports everything that is wrong with it.
 fn check(name: &str, definition: &NewProjection) -> Result<()> {
     let mut violations = Vec::new();
     violations.extend(check_name(name));
     violations.extend(match (&definition.topic, definition.log) {
         (None, false) => Some(Violation::new("/topic", "is missing: say which topic, or that it reads the `log`")),
-        (Some(_), true) => Some(Violation::new("/log", "stands beside `topic`; give one of them")),
+        (Some(_), true) => Some(Violation::new("/log", "must not be used with `topic`; give one of them")),
         _ => None,
     });
     let filter = EventFilter { cel: definition.filter.clone(), ..EventFilter::default() };
@@ -255,7 +255,7 @@ fn check(name: &str, definition: &NewProjection) -> Result<()> {
     Err(Error::new(Kind::Validation, "The projection breaks the rules; see `errors`.").with_violations(violations))
 }
 
-/// What is wrong with a name, if anything. A comma stands between the names of `waitFor`, a colon before a verb.
+/// What is wrong with a name, if anything. A comma separates the names in `waitFor`, a colon precedes a custom method.
 fn check_name(name: &str) -> Option<Violation> {
     let detail = match name {
         "" => "must not be empty".to_owned(),

@@ -1,8 +1,8 @@
-//! Waiting for views: until a checkpoint is there, or until what was published is applied.
+//! Waiting for views: until a checkpoint has reached an offset, or until published events are applied.
 //!
-//! - Names are looked at before anything is stored, so that a typing error costs nothing.
-//! - What is stored stays stored: whoever ran out of time is told so, with the event's number.
-//! - A projection is waited for only as far as the events concern it: those of its topic, or of the default log.
+//! - Names are checked before anything is stored, so that a typing error has no effect.
+//! - What is stored stays stored: the response to a timeout says so, with the event's sequence.
+//! - A projection is waited for only for the events that it reads: those of its topic, or of the default log.
 
 use super::Projections;
 use crate::events::destination;
@@ -14,21 +14,21 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A projection somebody will wait for.
+/// A projection to wait for.
 pub(crate) struct AwaitedProjection {
     name: String,
     ledger: Arc<Ledger>,
-    /// What it reads; the default log where there is none.
+    /// Its topic; `None` if it reads the default log.
     topic: Option<TopicId>,
 }
 
-/// Answers when a projection's checkpoint has reached `offset`; refuses when the time is up, or the broker closes first.
+/// Returns when a projection's checkpoint has reached `offset`; fails at the timeout, or if the broker closes.
 pub(super) async fn wait_until_reached(ledger: &Ledger, name: &str, offset: Offset, deadline: Instant) -> Result<()> {
     let gone = || Error::not_found("projection");
     let mut checkpoint = ledger.projections().checkpoint(name).ok_or_else(gone)?;
     let mut closing = ledger.closing();
     tokio::select! {
-        // What is there already is seen even by those who have no time.
+        // Checked first, so that a timeout of 0 succeeds if the offset is reached already.
         biased;
         reached = checkpoint.wait_for(|checkpoint| *checkpoint >= offset) => reached.map(drop).map_err(|_| gone()),
         _ = closing.wait_for(|closing| *closing) => Err(ledger.check_open().err().unwrap_or_else(timed_out)),
@@ -37,7 +37,7 @@ pub(super) async fn wait_until_reached(ledger: &Ledger, name: &str, offset: Offs
 }
 
 impl Projections<'_> {
-    /// The projections of these names; refused where one is not registered.
+    /// The projections of these names; refused if one is not registered.
     pub(crate) fn awaited<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<Vec<AwaitedProjection>> {
         let mut awaited: Vec<AwaitedProjection> = Vec::new();
         for name in names {
@@ -55,7 +55,7 @@ impl Projections<'_> {
         Ok(awaited)
     }
 
-    /// Refuses projections that an event would never reach. Where it would go nowhere, publishing it says why.
+    /// Refuses projections that do not read the event's topic. If the event has no topic, publishing it reports why.
     pub(crate) fn check_reached(&self, awaited: &[AwaitedProjection], event: &NewEvent) -> Result<()> {
         let Some(LocatedTopic { log: place, topic }) = destination((self.policy, self.logs), event) else {
             return Ok(());
@@ -70,7 +70,7 @@ impl Projections<'_> {
         }
     }
 
-    /// Answers when every projection has applied those of the events that concern it.
+    /// Returns when every projection has applied those of the events that it reads.
     pub(crate) async fn wait_until_applied(
         &self,
         awaited: &[AwaitedProjection],
@@ -94,17 +94,17 @@ impl Projections<'_> {
 }
 
 fn timed_out() -> Error {
-    Error::new(Kind::ProjectionTimeout, "The projection has not got there yet; ask again, or look at its lag.")
+    Error::new(Kind::ProjectionTimeout, "The projection has not reached the offset yet; wait again, or check its lag.")
 }
 
-/// What became of the wait does not undo what was stored before it.
+/// The error of a wait after a publish: the events are stored, whatever the wait came to.
 fn stored_all_the_same(error: &Error, events: &[(TopicId, &StoredEvent)]) -> Error {
     let detail = match (error.kind(), events) {
-        (Kind::NotFound, _) => "It is stored, but a projection of `waitFor` is gone; do not publish it again.",
+        (Kind::NotFound, _) => "It is stored, but a projection of `waitFor` was deleted; do not publish it again.",
         (_, [_]) => "The event is stored; a projection of `waitFor` has not applied it yet. Do not publish it again.",
         _ => {
-            "What was not refused is stored; a projection of `waitFor` has not applied it yet. The same batch again \
-            waits on, and stores nothing twice where its events have ids."
+            "The events that were not refused are stored; a projection of `waitFor` has not applied them yet. Sending the same \
+            batch again continues to wait, and stores no event twice that has an id."
         }
     };
     let error = Error::new(Kind::ProjectionTimeout, detail);

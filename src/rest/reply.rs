@@ -179,5 +179,5 @@ pub(crate) fn replay_response(ReplayedReply { status, headers, body }: ReplayedR
 }
 
 fn unreadable() -> Problem {
-    Error::new(Kind::Unavailable, "A kept answer could not be read; see the server's log.").into()
+    Error::new(Kind::Unavailable, "A stored reply could not be read; see the server's log.").into()
 }
