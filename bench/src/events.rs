@@ -1,7 +1,8 @@
 //! The events that are published: about 450 bytes as stored, each with an id, a subject and validated data.
 
 use crate::{Outcome, usage};
-use contract::{EventBroker, EventTypeId, NewEvent, NewEventType, NewTopic, SubjectTypeId, TopicId};
+use contract::api::*;
+use contract::{EventTypeId, NewEvent, NewEventType, NewTopic, SubjectTypeId, TopicId};
 use event_broker::Broker;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

@@ -7,7 +7,8 @@ use crate::raw::{self, Samples};
 use crate::report::{Report, Table};
 use crate::store::Store;
 use crate::{events, usage};
-use contract::{EventBroker, Offset, Position, Read, Sequence};
+use contract::api::*;
+use contract::{Offset, Position, Read, Sequence};
 use log::{Limit, Log, Range, Record, TopicNumber};
 use std::time::Instant;
 

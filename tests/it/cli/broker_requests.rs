@@ -97,7 +97,7 @@ fn a_refusal_is_told_in_full() {
 fn what_is_no_event_broker_is_told_apart() {
     let (url, _requests) = pretend(|_, _| response("502 Bad Gateway", "", "<html>"));
     let said = run(&["topics", "list", "--url", &url]).expect(1).err;
-    assert!(said.contains("Not an event broker's answer (502)") && said.contains("--url"), "{said}");
+    assert!(said.contains("Not an event broker's response (502)") && said.contains("--url"), "{said}");
     let (url, _requests) = pretend(|_, _| response("200 OK", "", "<html>"));
     let said = run(&["topics", "list", "--url", &url]).expect(1).err;
     assert!(said.contains("the broker's response cannot be read"), "{said}");

@@ -93,7 +93,7 @@ fn an_export_goes_on_where_it_stopped() {
     let lines: Vec<_> = whole.lines().collect();
     std::fs::write(&path, format!("{}\n{}", lines[..100].join("\n"), &lines[100][..40])).unwrap();
     let refused = ask(&server, &["export", "--output", file]).expect(2);
-    assert!(refused.err.contains("is there already"), "{}", refused.err);
+    assert!(refused.err.contains("exists already"), "{}", refused.err);
     let run = ask(&server, &["export", TOPIC, "--after", "100", "--output", file, "--json"]).expect(0);
     assert_eq!(run.json(), [json!({"events": 150, "after": 250})]);
     assert_eq!(std::fs::read_to_string(&path).unwrap(), whole);
