@@ -1,6 +1,7 @@
 //! Attacks of strangers on a broker with default settings. While each of them goes on, a bystander publishes (another one
 //! reads), and every request of the bystander succeeds.
 
+mod http2;
 mod memory;
 mod schemas;
 

@@ -2,7 +2,7 @@
 
 use super::claims::{say, server};
 use super::projections::check_table;
-use super::{CREATED, Deadline, Server, TOPIC, event};
+use super::{CREATED, Deadline, Server, TOPIC, answer, event};
 use futures_util::StreamExt;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -173,4 +173,22 @@ async fn verbs_of_a_topic_answer_and_refuse_as_the_table_says() {
     assert_eq!((&first["sequence"], &first["id"], &first["data"]), (&json!(1), &items[0]["id"], &items[0]["data"]));
     let (status, trimmed) = server.post(&format!("/v1/topics/{TOPIC}:trim"), &json!({"through": 2})).await;
     assert_eq!((status.as_u16(), trimmed), (200, json!({"count": 2})));
+}
+
+#[tokio::test]
+async fn a_group_whose_name_ends_like_a_custom_method_can_be_deleted() {
+    let server = Server::start(&[]);
+    server.register(CREATED).await;
+    let consumer = json!({"consumerGroup": "x:reset", "topic": TOPIC});
+    let (status, made) = server.post("/v1/consumers", &consumer).await;
+    assert_eq!(status, 201, "{made}");
+    let reset = json!({"topic": TOPIC, "offset": "earliest"});
+    assert_eq!(server.post("/v1/consumer-groups/x%3Areset:reset", &reset).await.0, 200);
+    assert_eq!(server.get("/v1/consumer-groups/x%3Areset").await.0, 200);
+    let id = made["data"]["id"].as_str().unwrap();
+    for path in [format!("/v1/consumers/{id}"), "/v1/consumer-groups/x%3Areset".to_owned()] {
+        let (status, problem) = answer(server.request(Method::DELETE, &path)).await;
+        assert_eq!(status, 204, "{path}: {problem}");
+    }
+    assert_eq!(server.get("/v1/consumer-groups/x%3Areset").await.0, 404);
 }

@@ -370,3 +370,27 @@ async fn what_waits_for_a_projection_ends_when_the_server_drains() {
     assert!(server.wait().0.success());
     assert!(began.elapsed() < Duration::from_secs(20), "it waited for its time-out");
 }
+
+#[tokio::test]
+async fn a_publish_that_is_replayed_waits_for_the_projection_again() {
+    let server = server().await;
+    let put = server.request(Method::PUT, "/v1/projections/view").json(&json!({"topic": TOPIC}));
+    assert_eq!(answer(put).await.0, 201);
+    let batch = json!({"events": [event(CREATED, "b")]});
+    let requests = [("/v1/events", event(CREATED, "a"), 201), ("/v1/events:batch", batch, 207)];
+    let send = |path: &str, body: &Value| {
+        let request = server.request(Method::POST, &format!("{path}?waitFor=view&timeout=0"));
+        answer(request.header("idempotency-key", path).json(body))
+    };
+    for (path, body, _) in &requests {
+        for _ in 0..2 {
+            expect_problem(send(path, body).await, 504, "EVENT_BROKER_PROJECTION_TIMEOUT");
+        }
+    }
+    let checkpoint = server.post("/v1/projections/view:checkpoint", &json!({"offset": 2})).await;
+    assert_eq!(checkpoint.0, 200, "{}", checkpoint.1);
+    for (path, body, expected) in &requests {
+        let (status, reply) = send(path, body).await;
+        assert_eq!(status, *expected, "{reply}");
+    }
+}

@@ -138,13 +138,13 @@ async fn what_a_failed_write_leaves_can_be_read_until_the_wait_for_the_next_open
     disk.fail(DiskOperation::Write, 1, DiskFault::Full);
     let broker = slot.broker().unwrap();
     let failing = contract::NewTopic::new(crate::scenario::topic_id("a"));
-    contract::EventBroker::register_topic(broker.as_ref(), failing).await.unwrap_err();
+    contract::api::TopicApi::register_topic(broker.as_ref(), failing).await.unwrap_err();
     // The supervisor has heard of it; no time passes while somebody is busy.
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
     assert!(slot.broker().is_some_and(|now| Arc::ptr_eq(&now, &broker)), "it is still there");
-    let page = contract::EventBroker::read(broker.as_ref(), contract::TopicRead::all(TOPIC.parse().unwrap())).await;
+    let page = contract::api::EventApi::read(broker.as_ref(), contract::TopicRead::all(TOPIC.parse().unwrap())).await;
     assert!(page.unwrap().items.is_empty());
     drop(broker);
     drop(states.wait_for(|state| matches!(state, SlotState::Closed(_))).await.unwrap());
@@ -164,7 +164,7 @@ async fn after_openings_in_vain_a_restart_is_asked_for_and_the_next_that_works_e
     disk.fail(DiskOperation::Write, 1, DiskFault::Full);
     let broker = slot.broker().unwrap();
     let failing = contract::NewTopic::new(crate::scenario::topic_id("a"));
-    contract::EventBroker::register_topic(broker.as_ref(), failing).await.unwrap_err();
+    contract::api::TopicApi::register_topic(broker.as_ref(), failing).await.unwrap_err();
     drop(broker);
     let helps = |state: &SlotState| matches!(state, SlotState::Closed(BrokerOutage { restart_helps: true, .. }));
     drop(states.wait_for(helps).await.unwrap());
@@ -182,10 +182,10 @@ async fn an_abandoned_broker_lets_go_of_its_folder_though_somebody_holds_it() {
     in_time(straggler.abandon(&cause)).await;
     let next = Broker::open(Config::folder(folder.path())).await.unwrap();
     let refused =
-        contract::EventBroker::read(&straggler, contract::TopicRead::all(crate::scenario::topic_id("default")));
+        contract::api::EventApi::read(&straggler, contract::TopicRead::all(crate::scenario::topic_id("default")));
     assert!(refused.await.is_ok_and(|page| page.items.is_empty()), "there is nothing to read from the log");
     let topic = || contract::NewTopic::new(crate::scenario::topic_id("a"));
-    let refused = contract::EventBroker::register_topic(&straggler, topic()).await.unwrap_err();
+    let refused = contract::api::TopicApi::register_topic(&straggler, topic()).await.unwrap_err();
     assert_eq!(refused.detail(), "It failed.");
-    contract::EventBroker::register_topic(&next, topic()).await.unwrap();
+    contract::api::TopicApi::register_topic(&next, topic()).await.unwrap();
 }

@@ -129,3 +129,33 @@ async fn a_stream_without_a_start_begins_at_the_tail() {
     let (id, body) = next_event(&mut stream, &mut String::new()).await;
     assert_eq!((id, &body["subject"], &body["data"]["n"]), (2, &Value::from("after"), &Value::from(2)));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_waits_is_counted_however_its_target_is_spelt() {
+    let limits =
+        ["EVENT_BROKER__SERVER__MAX_WAITS", "EVENT_BROKER__SERVER__MAX_WAITS_PER_ADDRESS"].map(|name| (name, "1"));
+    let server = Server::start_with(&limits, &[]);
+    server.register(CREATED).await;
+    let view = serde_json::json!({"topic": TOPIC});
+    let put = server.request(Method::PUT, "/v1/projections/view").json(&view);
+    assert_eq!(super::answer(put).await.0, 201);
+    assert_eq!(server.post("/v1/events", &event(CREATED, "s")).await.0, 201);
+    let poll = server.request(Method::GET, &poll_path(1, 30));
+    let poll = tokio::spawn(async move { super::answer(poll).await });
+    let deadline = Deadline::begin();
+    while server.get("/v1/projections/view:wait?offset=1&timeout=0").await.0 != 429 {
+        deadline.check("the poll is counted");
+    }
+    for (method, target) in [
+        (Method::GET, "/v1/projections/view:wait?offset=1&timeout=5"),
+        (Method::GET, "/v1/projections/view:w%61it?offset=1&timeout=5"),
+        (Method::GET, "/v1/projections/view%3Await?offset=1&timeout=5"),
+        (Method::POST, "/v1/events?waitFor=view&timeout=5"),
+        (Method::POST, "/v1/events?wait%46or=view&timeout=5"),
+    ] {
+        let request = server.request(method, target).json(&event(CREATED, "s"));
+        let refused = super::answer(request).await;
+        assert_eq!(refused.0, 429, "{target}: {}", refused.1);
+    }
+    poll.abort();
+}

@@ -304,6 +304,27 @@ async fn heads_that_are_not_finished_hold_no_more_than_their_share() {
     drop(heads);
 }
 
+/// A request with a large head whose response takes its time, so that the head may be held meanwhile.
+fn large_head(target: &str) -> Vec<u8> {
+    let line = format!("x-{}: {}\r\n", "h".repeat(20), "v".repeat(400));
+    let head = format!("GET {target} HTTP/1.1\r\nhost: localhost\r\n{}\r\n", line.repeat(70));
+    head.into_bytes()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_heads_of_polls_and_streams_hold_no_more_than_their_share() {
+    let server = server().await;
+    let mut bystander = BystanderPublisher::begin(&server);
+    let mut held = Vec::new();
+    for target in ["/v1/events:poll?offset=latest&timeout=30&topic=", "/v1/events:stream?topic="] {
+        held.extend(send(&server, 1500, &large_head(&format!("{target}{TOPIC}"))).await);
+    }
+    bystander.goes_on(EVENTS).await;
+    expect_bounded(&server, 200);
+    bystander.end().await;
+    drop(held);
+}
+
 /// A request with a large body that is refused before it is read.
 fn refused_body(target: &str, headers: &str) -> Vec<u8> {
     let head = format!("POST {target} HTTP/1.1\r\n{headers}content-length: 4000000\r\n\r\n");
