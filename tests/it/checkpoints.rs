@@ -1,7 +1,8 @@
 //! Checkpoints that fail: they are told, tried again later and later, and memory stays bounded.
 
 use crate::scenario::{subject_type_id, type_id};
-use contract::{EventBroker, Kind, NewEvent, NewEventType};
+use contract::api::*;
+use contract::{Kind, NewEvent, NewEventType};
 use event_broker::config::Config;
 use event_broker::{Broker, ManualClock};
 use log::testing::in_time;

@@ -1,9 +1,9 @@
 //! Many callers at once: one decision each, in one order.
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
+use contract::api::*;
 use contract::{
-    EventBroker, EventFilter, Kind, NewEvent, NewEventType, Offset, PublishOutcome, ReadOffset, Sequence, StoredEvent,
-    TopicRead,
+    EventFilter, Kind, NewEvent, NewEventType, Offset, PublishOutcome, ReadOffset, Sequence, StoredEvent, TopicRead,
 };
 use event_broker::{Broker, Config, SystemClock};
 use log::{Log, MemoryLog};

@@ -4,7 +4,8 @@ mod program;
 mod values;
 
 use crate::scenario::check_with;
-use contract::{EventBroker, Kind, TopicRead};
+use contract::api::*;
+use contract::{Kind, TopicRead};
 use event_broker::config::{Config, ConfigError, FlagSetting, LoadedConfig, StorageEngine, keys, load};
 use event_broker::{Broker, OpenError};
 use serde_json::Value;
@@ -180,10 +181,10 @@ fn yaml_has_no_traps() {
     for (keys, expected) in [
         ("server: {insecure: yes}", "FILE:3: server.insecure: expected true or false, found text"),
         ("server: {insecure: on}", "FILE:3: server.insecure: expected true or false, found text"),
-        ("batch: {max_size: 5, max_size: 6}", "FILE:3: not readable as YAML: `max_size` stands here a second time"),
+        ("batch: {max_size: 5, max_size: 6}", "FILE:3: not readable as YAML: `max_size` is there a second time"),
         (
             "batch: {max_size: 5}\npolling:\nbatch: {}",
-            "FILE:5: not readable as YAML: `batch` stands here a second time",
+            "FILE:5: not readable as YAML: `batch` is there a second time",
         ),
         (&format!("a: &a [x]\n{bomb}"), "alias replay limit exceeded"),
         (&"[".repeat(5000), "recursion limit exceeded"),

@@ -2,9 +2,10 @@
 
 use crate::overload::GatedLog;
 use crate::scenario::{check, check_alone, subject_type_id, topic_id, type_id};
+use contract::api::*;
 use contract::{
-    AggregateRead, AggregateSequence, Consumer, EventBroker, EventPage, Kind, NewConsumer, NewEvent, NewEventType,
-    Offset, Position, Result, Sequence, Timestamp, limits,
+    AggregateRead, AggregateSequence, Consumer, EventPage, Kind, NewConsumer, NewEvent, NewEventType, Offset, Position,
+    Result, Sequence, Timestamp, limits,
 };
 use event_broker::ledger::Entry;
 use event_broker::{Broker, Clock, Config, ManualClock, StorageConfig};

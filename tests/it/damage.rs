@@ -5,9 +5,9 @@ mod salvage;
 
 use crate::cli::run;
 use crate::scenario::{copy_folder, subject_type_id, topic_id, type_id};
+use contract::api::*;
 use contract::{
-    EventBroker, EventFilter, Kind, LogRead, NewEvent, NewEventType, NewTopic, Offset, Position, PublishOutcome,
-    TopicRead,
+    EventFilter, Kind, LogRead, NewEvent, NewEventType, NewTopic, Offset, Position, PublishOutcome, TopicRead,
 };
 use event_broker::{Broker, Config};
 use std::fs;

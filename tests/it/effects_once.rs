@@ -6,7 +6,8 @@
 mod outage;
 mod processes;
 
-use contract::{AggregateSequence, ClaimOrder, DeadLetterFilter, EventBroker, NewHandler, Offset, RedriveRequest};
+use contract::api::*;
+use contract::{AggregateSequence, ClaimOrder, DeadLetterFilter, NewHandler, Offset, RedriveRequest};
 use log_postgres::testing::TestServer as Database;
 use processes::{BrokerProcess, Engine, RunningProgram, WorkerEffect, moved, until};
 use serde_json::Value;
@@ -209,8 +210,11 @@ async fn failed_work_is_retried_after_a_back_off_then_given_up_and_left_to_a_per
         let said = (dead_letter.exc_class.as_str(), dead_letter.exc_msg.as_str(), dead_letter.service.as_str());
         assert_eq!(said, ("Declined", "This subject is declined.", "billing"));
         assert_eq!(dead_letter.attempts.iter().map(|it| it.number).collect::<Vec<_>>(), [1, 2, 3]);
-        let waits: Vec<_> =
-            dead_letter.attempts.windows(2).map(|pair| pair[1].started_at.millis() - pair[0].failed_at.millis()).collect();
+        let waits: Vec<_> = dead_letter
+            .attempts
+            .windows(2)
+            .map(|pair| pair[1].started_at.millis() - pair[0].failed_at.millis())
+            .collect();
         assert!(waits[0] >= 200 && waits[1] >= 400, "{waits:?}");
         assert!(dead_letter.attempts.is_sorted_by(|one, other| one.token < other.token));
     }

@@ -3,7 +3,8 @@
 //! `tests/fixtures/v1` was written by `examples/quickstart.rs`: one topic, one type, one event.
 
 use crate::scenario::copy_folder;
-use contract::{EventBroker, NewEvent, PublishOutcome, Timestamp, TopicRead};
+use contract::api::*;
+use contract::{NewEvent, PublishOutcome, Timestamp, TopicRead};
 use event_broker::{Broker, Config, ManualClock};
 use std::path::Path;
 use std::sync::Arc;

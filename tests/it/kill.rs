@@ -3,7 +3,8 @@
 //! The process under test is `event-broker bench --acks`: eight callers publish, and every acknowledged event is a line
 //! on a pipe. After each kill the folder is verified, opened, and held against the lines.
 
-use contract::{AggregateRead, AggregateSequence, EventBroker, LogRead, Position, StoredEvent};
+use contract::api::*;
+use contract::{AggregateRead, AggregateSequence, LogRead, Position, StoredEvent};
 use event_broker::{Broker, Config};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{BufRead, BufReader};

@@ -1,7 +1,8 @@
 //! Limits: what is too long, too deep or too much is told so, and nothing is stored.
 
 use crate::scenario::{describe, subject_type_id, topic_id, type_id};
-use contract::{EventBroker, NewEvent, NewEventType, TopicRead, limits};
+use contract::api::*;
+use contract::{NewEvent, NewEventType, TopicRead, limits};
 use event_broker::{Broker, Config};
 use serde_json::value::RawValue;
 use uuid::Uuid;

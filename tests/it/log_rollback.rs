@@ -2,7 +2,8 @@
 //! Whoever had read what is gone notices, answers nothing more from it, and holds nobody up.
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
-use contract::{BoxFuture, EventBroker, Kind, NewEvent, NewEventType, Offset, Position, PublishOutcome, TopicRead};
+use contract::api::*;
+use contract::{BoxFuture, Kind, NewEvent, NewEventType, Offset, Position, PublishOutcome, TopicRead};
 use event_broker::{Broker, Config, SystemClock};
 use log::testing::{NO_LIMIT, in_time};
 use log::{Log, LogError, MemoryLog, ReadLimit, ReadRange, Record, RecordHeader, RecordQuery, TopicNumber};

@@ -3,9 +3,10 @@
 mod deletion;
 
 use crate::scenario::{check_alone, subject_type_id, topic_id, type_id};
+use contract::api::*;
 use contract::{
-    Atomicity, EventBroker, Kind, LogRead, NewEvent, NewEventType, NewTopic, Position, RegisterOutcome, Result,
-    Sequence, StoredEvent, Timestamp, Topic, TopicId, TopicRead,
+    Atomicity, Kind, LogRead, NewEvent, NewEventType, NewTopic, Position, RegisterOutcome, Result, Sequence,
+    StoredEvent, Timestamp, Topic, TopicId, TopicRead,
 };
 use event_broker::ledger::{Command, Decision, Entry, Ledger, LogLocation, TopicPlacement};
 use event_broker::{Broker, Config, LogClock, ManualClock, OpenError, StorageConfig, TrustedClock};
@@ -360,7 +361,8 @@ async fn placed_only(folder: &Path, topic: NewTopic, numbered: bool) {
     let ledger = Ledger::open(log, log_clock(), Some(folder.join("state")), 1000, 0, Arc::default()).await.unwrap();
     let topic = Topic { definition: topic, created_at: Timestamp::from_millis(1_764_763_200_000) };
     let home = LogLocation::DataFolder("side".to_owned());
-    let placed = TopicPlacement { topic, location: home, floor: Sequence::ZERO, numbered, deleting: false, forced: false };
+    let placed =
+        TopicPlacement { topic, location: home, floor: Sequence::ZERO, numbered, deleting: false, forced: false };
     ledger.submit(AppendNote(Entry::TopicPlaced { placed })).await.unwrap();
     ledger.close().await;
 }

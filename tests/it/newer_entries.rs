@@ -1,7 +1,8 @@
 //! Facts of a newer version: the ledger stops at them and names them, instead of going on without.
 
 use crate::scenario::{topic_id, type_id};
-use contract::{EventBroker, NewEventType, NewTopic, Position};
+use contract::api::*;
+use contract::{NewEventType, NewTopic, Position};
 use event_broker::{Broker, Config, SystemClock};
 use log::file::{FileLog, FileLogOptions};
 use log::{Log, MemoryLog, ReadLimit, ReadRange, Record, RecordHeader, TopicNumber};

@@ -1,7 +1,8 @@
 //! A log whose server goes away: what was under way is settled when it is back, what is new is refused meanwhile.
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
-use contract::{BoxFuture, EventBroker, Kind, NewEvent, NewEventType, Position, PublishOutcome, Sequence, TopicRead};
+use contract::api::*;
+use contract::{BoxFuture, Kind, NewEvent, NewEventType, Position, PublishOutcome, Sequence, TopicRead};
 use contract::{ClaimAnswer, ClaimError, ClaimFailure, Completion, NewClaim, NewHandler};
 use event_broker::{Broker, Config, SystemClock};
 use log::testing::in_time;

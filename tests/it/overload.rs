@@ -1,7 +1,8 @@
 //! Overload: a disk that does not keep up fills the queue, and the queue has an end.
 
 use crate::scenario::{subject_type_id, type_id};
-use contract::{BoxFuture, EventBroker, Kind, NewEvent, NewEventType, Position};
+use contract::api::*;
+use contract::{BoxFuture, Kind, NewEvent, NewEventType, Position};
 use event_broker::{Broker, Config, SystemClock};
 use log::{Log, LogError, MemoryLog, Record};
 use serde_json::value::RawValue;

@@ -7,7 +7,8 @@
 //! It needs root, loop devices, `mkfs.ext4` and a C compiler. Where one of them is missing, it says so and is skipped.
 
 use crate::kill::{AcknowledgedEvents, publisher};
-use contract::{EventBroker, LogRead, Position};
+use contract::api::*;
+use contract::{LogRead, Position};
 use event_broker::{Broker, Config};
 use std::collections::HashSet;
 use std::ffi::OsStr;

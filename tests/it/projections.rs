@@ -1,8 +1,9 @@
 //! Projections: checkpoints, generations, lag, waiting, and what of them survives.
 
 use crate::scenario::{check, check_alone, topic_id, type_id};
+use contract::api::*;
 use contract::{
-    EventBroker, Generation, Kind, NewCheckpoint, NewEvent, NewEventType, NewProjection, NewTopic, Offset, Projection,
+    Generation, Kind, NewCheckpoint, NewEvent, NewEventType, NewProjection, NewTopic, Offset, Projection,
     RegisterOutcome, StreamingOptions, StreamingSetting, limits,
 };
 use event_broker::{Broker, Config};

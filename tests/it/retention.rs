@@ -3,7 +3,8 @@
 mod failures;
 
 use crate::scenario::{check, subject_type_id, topic_id, type_id};
-use contract::{EventBroker, Kind, NewEvent, NewEventType, NewTopic, TopicRead};
+use contract::api::*;
+use contract::{Kind, NewEvent, NewEventType, NewTopic, TopicRead};
 use event_broker::{Broker, Config, ManualClock};
 use std::sync::Arc;
 use std::time::Duration;

@@ -18,11 +18,12 @@ mod claims;
 mod consumers;
 mod projections;
 
+use contract::api::*;
 use contract::{
-    AggregateRead, AggregateSequence, Atomicity, CleanupPolicy, Error, EventBroker, EventFilter, FencingToken, LogRead,
-    NewEvent, NewEventType, NewTopic, Offset, Position, ProducerId, PublishOutcome, PublishedEvent, ReadOffset,
-    RegisterOutcome, RepublishRequest, RepublishTarget, Result, Sequence, SubjectTypeId, Timestamp, TopicChange,
-    TopicId, TopicRead, TrimRequest,
+    AggregateRead, AggregateSequence, Atomicity, CleanupPolicy, Error, EventFilter, FencingToken, LogRead, NewEvent,
+    NewEventType, NewTopic, Offset, Position, ProducerId, PublishOutcome, PublishedEvent, ReadOffset, RegisterOutcome,
+    RepublishRequest, RepublishTarget, Result, Sequence, SubjectTypeId, Timestamp, TopicChange, TopicId, TopicRead,
+    TrimRequest,
 };
 use event_broker::{Broker, Clock, Config, ManualClock, StorageConfig};
 use log::{Log, MemoryLog};

@@ -1,7 +1,8 @@
 //! The tables are a cache: lost or damaged, they are rebuilt from the log, and no answer changes.
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
-use contract::{EventBroker, Kind, NewEvent, NewEventType, PublishOutcome, TopicRead};
+use contract::api::*;
+use contract::{Kind, NewEvent, NewEventType, PublishOutcome, TopicRead};
 use event_broker::{Broker, Config};
 use std::path::Path;
 use tempfile::TempDir;

@@ -1,9 +1,8 @@
 //! Deleting event types while others publish, publish again and trim: no event is left of a type that is gone.
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
-use contract::{
-    EventBroker, EventTypeId, Kind, NewEvent, NewEventType, NewTopic, RepublishRequest, Sequence, TrimRequest,
-};
+use contract::api::*;
+use contract::{EventTypeId, Kind, NewEvent, NewEventType, NewTopic, RepublishRequest, Sequence, TrimRequest};
 use event_broker::{Broker, Config};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

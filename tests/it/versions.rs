@@ -10,9 +10,10 @@
 //! ```
 
 use crate::scenario::{describe, topic_id, type_id};
+use contract::api::*;
 use contract::{
-    EventBroker, EventType, EventTypeId, Kind, NewEvent, NewEventType, NewTopic, NewVersion, PublishOutcome,
-    RegisterOutcome, RegisteredVersion, Result, SchemaType, SchemaVersion, TopicId,
+    EventType, EventTypeId, Kind, NewEvent, NewEventType, NewTopic, NewVersion, PublishOutcome, RegisterOutcome,
+    RegisteredVersion, Result, SchemaType, SchemaVersion, TopicId,
 };
 use event_broker::{Broker, Config, ManualClock, StorageConfig, TopicRoute};
 use log::MemoryLog;

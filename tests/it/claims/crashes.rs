@@ -1,9 +1,8 @@
 //! Done with produced events and an offset, cut off anywhere: all of it is there afterwards, or none of it.
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
-use contract::{
-    Claim, ClaimAnswer, Completion, EventBroker, Kind, NewClaim, NewEvent, NewEventType, Offset, Sequence, TopicRead,
-};
+use contract::api::*;
+use contract::{Claim, ClaimAnswer, Completion, Kind, NewClaim, NewEvent, NewEventType, Offset, Sequence, TopicRead};
 use event_broker::{Broker, Config, ManualClock, StorageConfig};
 use log::file::{FileLog, FileLogOptions};
 use log::testing::fault_disk::{DiskFault, DiskOperation, FaultDisk};

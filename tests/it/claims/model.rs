@@ -3,9 +3,10 @@
 //! The broker is opened anew on its log now and then, so that what is folded is held against what was decided.
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
+use contract::api::*;
 use contract::{
-    ClaimAnswer, ClaimError, ClaimFailure, ClaimOrder, Completion, DeadLetterFilter, Error, EventBroker, FencingToken,
-    Kind, NewClaim, NewEvent, NewEventType, NewHandler, RedriveRequest, Sequence,
+    ClaimAnswer, ClaimError, ClaimFailure, ClaimOrder, Completion, DeadLetterFilter, Error, FencingToken, Kind,
+    NewClaim, NewEvent, NewEventType, NewHandler, RedriveRequest, Sequence,
 };
 use event_broker::{Broker, Clock, Config, ManualClock};
 use log::MemoryLog;

@@ -1,9 +1,8 @@
 //! Many at once: exactly one gets the event, each time, and a worker that stalls cannot do harm.
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
-use contract::{
-    ClaimAnswer, Completion, EventBroker, FencingToken, Kind, NewClaim, NewEvent, NewEventType, ProducerId, Sequence,
-};
+use contract::api::*;
+use contract::{ClaimAnswer, Completion, FencingToken, Kind, NewClaim, NewEvent, NewEventType, ProducerId, Sequence};
 use event_broker::{Broker, Config, ManualClock};
 use futures_util::future::join_all;
 use serde_json::value::RawValue;

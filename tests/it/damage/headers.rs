@@ -3,10 +3,11 @@
 use super::{EVENTS, event, filled, open, repair, spoil};
 use crate::http::Server;
 use crate::scenario::{topic_id, type_id};
+use contract::api::*;
 use contract::{
     BulkResolveOutcome, BulkResolveRequest, ClaimAnswer, ClaimError, ClaimFailure, ClaimOrder, Completion,
-    DeadLetterFilter, EventBroker, GroupReset, Kind, NewClaim, NewConsumer, NewHandler, NewProjection, Offset,
-    RedriveRequest, ResetTo,
+    DeadLetterFilter, GroupReset, Kind, NewClaim, NewConsumer, NewHandler, NewProjection, Offset, RedriveRequest,
+    ResetTo,
 };
 use event_broker::{Broker, Clock, ManualClock};
 use std::path::Path;
@@ -160,7 +161,8 @@ async fn letters_of_damaged_events_are_shown_and_keep_no_others_from_being_redri
     };
     let (_folder, broker) = damaged(&[1, 3], letters).await;
     let shown = open_letters(&broker).await;
-    let has_event: Vec<_> = shown.iter().map(|dead_letter| (dead_letter.sequence.0, dead_letter.event.is_some())).collect();
+    let has_event: Vec<_> =
+        shown.iter().map(|dead_letter| (dead_letter.sequence.0, dead_letter.event.is_some())).collect();
     assert_eq!(has_event, [(1, false), (2, true), (3, false)]);
     let refused = broker.redrive(shown[0].id, RedriveRequest::default(), None).await.unwrap_err();
     assert_eq!(refused.kind(), Kind::Unavailable, "{}", refused.detail());

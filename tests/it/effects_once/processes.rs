@@ -1,7 +1,8 @@
 //! A broker process on one of the engines, with worker processes around it. Effects are counted in a file of theirs.
 
 use crate::http::{Server, TENANT};
-use contract::{EventBroker, NewEvent, NewEventType, NewHandler, NewTopic, TopicId};
+use contract::api::*;
+use contract::{NewEvent, NewEventType, NewHandler, NewTopic, TopicId};
 use event_broker_client::Client;
 use log_postgres::testing::TestServer as Database;
 use serde_json::json;

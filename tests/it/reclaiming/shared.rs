@@ -1,7 +1,8 @@
 //! Several brokers on one log: one reclaims, the others go on; one that is too far behind opens again.
 
 use crate::scenario::{topic_id, type_id};
-use contract::{EventBroker, NewEventType, NewTopic, Sequence};
+use contract::api::*;
+use contract::{NewEventType, NewTopic, Sequence};
 use event_broker::{Broker, Config, ManualClock, StorageConfig};
 use log::{Log, LogError, MemoryLog, ReadLimit, ReadRange, TopicNumber};
 use log_postgres::testing::TestServer as PostgreSql;

@@ -2,9 +2,8 @@
 
 use crate::damage;
 use crate::scenario::{subject_type_id, topic_id, type_id};
-use contract::{
-    BoxFuture, EventBroker, Kind, NewEvent, NewEventType, NewTopic, Offset, Position, Sequence, TopicRead, TrimRequest,
-};
+use contract::api::*;
+use contract::{BoxFuture, Kind, NewEvent, NewEventType, NewTopic, Offset, Position, Sequence, TopicRead, TrimRequest};
 use event_broker::{Broker, Config, ManualClock};
 use log::{Log, LogError, MemoryLog, Record, TopicNumber};
 use std::io;

@@ -23,11 +23,12 @@
 //! ```
 
 use super::{CommandWords, ScenarioFixture, describe, json_after, new_event, topic_id};
+use contract::api::*;
 use contract::{
     BulkResolveOutcome, BulkResolveRequest, Claim, ClaimAnswer, ClaimCompletion, ClaimError, ClaimFailure,
-    ClaimOutcome, ClaimStatus, Completion, DeadLetter, DeadLetterFilter, DeadLetterSource, EventBroker, FencingToken,
-    NewClaim, NewEvent, NewHandler, Offset, ProducerId, RedriveOverride, RedriveRequest, RegisterOutcome, Result,
-    Sequence, Timestamp, TopicId,
+    ClaimOutcome, ClaimStatus, Completion, DeadLetter, DeadLetterFilter, DeadLetterSource, FencingToken, NewClaim,
+    NewEvent, NewHandler, Offset, ProducerId, RedriveOverride, RedriveRequest, RegisterOutcome, Result, Sequence,
+    Timestamp, TopicId,
 };
 use event_broker::Clock;
 use serde_json::value::RawValue;

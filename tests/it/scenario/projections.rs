@@ -12,9 +12,9 @@
 //! ```
 
 use super::{CommandWords, ScenarioFixture, topic_id};
+use contract::api::*;
 use contract::{
-    Cursor, EventBroker, Generation, NewCheckpoint, NewProjection, Offset, Projection, RegisterOutcome, Result,
-    Timestamp,
+    Cursor, Generation, NewCheckpoint, NewProjection, Offset, Projection, RegisterOutcome, Result, Timestamp,
 };
 use event_broker::Clock;
 use std::time::Duration;

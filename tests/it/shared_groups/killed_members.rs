@@ -3,9 +3,9 @@
 //! `GROUP_EVENTS` says how many events there are, `GROUP_AGGREGATES` of how many aggregates.
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
+use contract::api::*;
 use contract::{
-    Atomicity, Claim, ClaimCompletion, EventBroker, EventPage, NewConsumer, NewEvent, NewEventType, NewHandler, Offset,
-    Sequence,
+    Atomicity, Claim, ClaimCompletion, EventPage, NewConsumer, NewEvent, NewEventType, NewHandler, Offset, Sequence,
 };
 use event_broker::{Broker, Config, SystemClock};
 use futures_util::future::join_all;

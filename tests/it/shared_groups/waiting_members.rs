@@ -1,7 +1,8 @@
 //! Members that wait: work reaches one of them, however many there are, whoever leaves in between.
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
-use contract::{EventBroker, NewConsumer, NewEvent, NewEventType, NewHandler, Offset};
+use contract::api::*;
+use contract::{NewConsumer, NewEvent, NewEventType, NewHandler, Offset};
 use event_broker::{Broker, Config};
 use serde_json::value::RawValue;
 use std::sync::Arc;
