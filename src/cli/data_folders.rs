@@ -92,7 +92,8 @@ fn copy_log(from: &Path, to: &Path, name: &str) -> CliResult<Position> {
         acknowledged_state(from).map_err(|cause| CliError::caused_by(from.display(), cause))?.acknowledged;
     let pending = pending_repair(from);
     if pending.exists() {
-        let reason = "a repair was interrupted, and the log does not say yet what was lost; run `event-broker repair` again";
+        let reason =
+            "a repair was interrupted, and the log does not say yet what was lost; run `event-broker repair` again";
         return Err(CliError::caused_by(pending.display(), reason));
     }
     let bar = output::progress_bar(Some(0), "copying {bar:30} {bytes}/{total_bytes} {msg}");

@@ -183,8 +183,9 @@ async fn resolve(
         return if json { output.json(&dealt) } else { output.line(&member(&dealt, "count")) };
     };
     // A repetition would be refused because of the effect of the first request.
-    let dead_letter =
-        client.send_json(Method::POST, &["dead-letters", &format!("{id}:{command}")], &body, RequestRetry::Never).await?;
+    let dead_letter = client
+        .send_json(Method::POST, &["dead-letters", &format!("{id}:{command}")], &body, RequestRetry::Never)
+        .await?;
     print(output, json, &dead_letter)
 }
 

@@ -1,8 +1,8 @@
 //! `event-broker export`: a topic's events, or all of them, as they are stored.
 //!
 //! - It ends at the tail at the time when the export began.
-//! - Within a topic the order is that of the topic. The topics of the default log are exported together in the log's order;
-//!   topics with a log of their own follow, one after the other.
+//! - Events of a topic are in the topic's order. The topics of the default log are in the log's order; topics with a
+//!   log of their own follow, one after the other.
 //! - An interrupted export leaves whole lines in order, and `--after` continues behind them.
 
 mod sink;
@@ -27,7 +27,8 @@ use std::process::ExitCode;
 /// an empty broker. Event types and topics are not exported: `types list --json` and `topics list --json` print them. Events
 /// that retention has removed cannot be exported; a note on standard error says which.
 ///
-/// Exit code 0: everything up to the tail at the start was written. 1: it was interrupted; the message says how to continue.
+/// Exit code 0: everything up to the tail at the start was written. 1: the export was interrupted; the message says how
+/// to resume.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     event-broker export --output events.ndjson\n  \
@@ -118,7 +119,7 @@ struct ExportRun {
 }
 
 impl ExportRun {
-    /// One topic, up to and including `end`.
+    /// Exports one topic, up to and including `end`.
     async fn topic(&mut self, topic: &str, end: u64, after: Option<u64>) -> CliResult<()> {
         let mut offset = after.unwrap_or(0);
         self.bar.set_length(end);
@@ -149,7 +150,7 @@ impl ExportRun {
         Ok(())
     }
 
-    /// The default log in its own order, then the topics with a log of their own.
+    /// Exports the default log in its own order, then the topics that live elsewhere.
     async fn everything(&mut self, tails: &[(String, u64)], after: u64) -> CliResult<()> {
         let seen = self.default_log(after).await?;
         // A topic is in one log: no event was seen of the topics that are not in this one.
@@ -165,7 +166,7 @@ impl ExportRun {
         Ok(())
     }
 
-    /// All events of the default log behind a position; returns their topics.
+    /// Exports the events of the default log behind a position; returns their topics.
     async fn default_log(&mut self, after: u64) -> CliResult<BTreeSet<String>> {
         let mut seen = BTreeSet::new();
         let mut after = after;

@@ -1,4 +1,4 @@
-//! `event-broker jobs`: what is delivered, what failed, and what to make of it.
+//! `event-broker jobs`: deliveries to URLs, and what to do about those that failed.
 
 use super::client::{self, BrokerClient, ClientArgs, RequestRetry};
 use super::error::CliResult;
@@ -9,14 +9,16 @@ use std::collections::HashMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How often jobs are looked at.
+/// The interval between two lists of jobs.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// How a job stands that nothing more happens to by itself.
+/// The final statuses of a job.
 const FINAL_STATUSES: [&str; 4] = ["COMPLETED", "ERROR", "CANCELLED", "EXPIRED"];
 
 /// Lists, shows and watches dispatch jobs, and retries, cancels or completes them.
 ///
-/// Exit code 0: done. 1: the broker refused, or could not be asked.
+/// A job is the duty to deliver one event to one subscription, or one task to a URL.
+///
+/// Exit code 0: success. 1: the broker refused the request, or could not be reached.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     event-broker jobs list --status ERROR\n  \
@@ -30,52 +32,52 @@ pub(super) struct JobsArgs {
 
 #[derive(clap::Subcommand)]
 enum JobsCommand {
-    /// Lists jobs by subscription and sequence.
+    /// Lists jobs in the order of subscription and sequence.
     List {
-        /// PENDING, QUEUED, IN_PROGRESS, COMPLETED, ERROR, CANCELLED or EXPIRED.
+        /// Only jobs in this status: PENDING, QUEUED, IN_PROGRESS, COMPLETED, ERROR, CANCELLED or EXPIRED.
         #[arg(long, value_name = "STATUS")]
         status: Option<String>,
-        /// Of this subscription.
+        /// Only jobs of this subscription.
         #[arg(long, value_name = "CODE")]
         subscription: Option<String>,
-        /// Of this event.
+        /// Only jobs of this event.
         #[arg(long, value_name = "UUID")]
         event: Option<String>,
-        /// Of this message group, as jobs show it.
+        /// Only jobs of this message group, as `jobs list` prints it.
         #[arg(long, value_name = "GROUP")]
         group: Option<String>,
     },
-    /// Prints a line whenever the status of a job changes, or another attempt was made.
+    /// Prints a line whenever the status of a job changes or an attempt is made.
     Watch {
-        /// Of this subscription.
+        /// Only jobs of this subscription.
         #[arg(long, value_name = "CODE", required_unless_present = "event")]
         subscription: Option<String>,
-        /// Of this event.
+        /// Only jobs of this event.
         #[arg(long, value_name = "UUID")]
         event: Option<String>,
-        /// Of this message group, as jobs show it.
+        /// Only jobs of this message group, as `jobs list` prints it.
         #[arg(long, value_name = "GROUP")]
         group: Option<String>,
-        /// End when every job is over.
+        /// Exit when every job is in a final status.
         #[arg(long)]
         until_over: bool,
     },
-    /// Shows one job with everything that was tried.
+    /// Shows one job with its attempts.
     Show {
         /// Its id.
         id: String,
     },
-    /// Tries a job again now.
+    /// Sends a job again now.
     Retry {
         /// Its id.
         id: String,
     },
-    /// Calls a job off.
+    /// Cancels a job: it is not delivered.
     Cancel {
         /// Its id.
         id: String,
     },
-    /// Says that a job that failed need not be delivered any more.
+    /// Marks a failed job as completed: it need not be delivered any more.
     Complete {
         /// Its id.
         id: String,
@@ -110,18 +112,18 @@ async fn execute(ClientArgs { server, json, command: verb }: &ClientArgs<JobsCom
         JobsCommand::Complete { id } => (id, "complete"),
     };
     let path = format!("{id}:{verb}");
-    // Twice, it would be refused for its own effect.
+    // A repetition would be refused because of the effect of the first request.
     let job = client.send_json(Method::POST, &["dispatch-jobs", &path], &json!({}), RequestRetry::Never).await?;
     print(&mut output, json, &job)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// What was given of a query.
+/// The query parameters that have a value.
 fn query(given: &[(&str, &Option<String>)]) -> Vec<(String, String)> {
     given.iter().filter_map(|(name, value)| Some(((*name).to_owned(), (*value).clone()?))).collect()
 }
 
-/// Looks again and again, and prints what is another than the last time.
+/// Lists the jobs at intervals, and prints those that have changed.
 async fn watch(
     client: &BrokerClient,
     output: &mut CliOutput,

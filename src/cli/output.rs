@@ -1,8 +1,8 @@
-//! What is printed: lines and tables for people, JSON for programs.
+//! The output: lines and tables, or JSON for programs.
 //!
-//! - Nothing here panics when the reader is gone; printing on then ends the subcommand quietly.
-//! - Colours go to a terminal alone, and not where `NO_COLOR` is set.
-//! - What came from outside is printed without its control characters: an event must not steer a terminal.
+//! - Nothing here panics when the reader of standard output is gone; the next line then ends the subcommand without an error.
+//! - Colours are written to a terminal only, and not if `NO_COLOR` is set.
+//! - Data from outside is printed with its control characters escaped: an event must not control a terminal.
 
 use super::error::{CliError, CliResult};
 use comfy_table::{Table, presets};
@@ -29,21 +29,21 @@ pub(super) struct CliOutput {
 }
 
 impl CliOutput {
-    /// Standard output, coloured if it is a terminal that wants colours.
+    /// Standard output, with colours if it is a terminal and `NO_COLOR` is not set.
     pub(super) fn new() -> Self {
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let out = io::stdout();
         Self { colours: wanted && out.is_terminal(), out }
     }
 
-    /// Prints a line, seen at once.
+    /// Prints a line and flushes it.
     pub(super) fn line(&mut self, text: &str) -> CliResult<()> {
         let mut out = self.out.lock();
         let written = out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
         written.map_err(|cause| CliError::printing(&cause))
     }
 
-    /// Prints rows under their headings.
+    /// Prints a table.
     pub(super) fn table(&mut self, headings: &[&str], rows: Vec<Vec<String>>) -> CliResult<()> {
         let mut table = Table::new();
         table.load_style(presets::NOTHING).set_header(headings.iter().copied());
@@ -53,7 +53,7 @@ impl CliOutput {
         self.line(&table.trim_fmt())
     }
 
-    /// Prints one thing, a member to a line.
+    /// Prints the members of an object, one per line.
     pub(super) fn members(&mut self, thing: &Value) -> CliResult<()> {
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
@@ -68,7 +68,7 @@ impl CliOutput {
         self.line(&thing.to_string())
     }
 
-    /// The text in a colour, where there are any.
+    /// The text in a colour, if colours are used.
     pub(super) fn coloured(&self, text: &str, colour: TextColour) -> String {
         if !self.colours {
             return text.to_owned();
@@ -85,8 +85,8 @@ impl CliOutput {
 
 /// Ends once the reader of standard output has closed it.
 ///
-/// A command that only waits for events does not write, so no write would tell it. `poll` without any wanted event
-/// reports nothing but an error or a hang-up; the thread that waits in it ends with the process.
+/// A command that only waits for events does not write, so no failed write would tell it. `poll` without any requested event
+/// reports only an error or a hang-up; the thread that waits in it ends with the process.
 pub(super) async fn reader_is_gone() {
     let (closed, is_closed) = tokio::sync::oneshot::channel();
     let watch = move || {
@@ -95,7 +95,7 @@ pub(super) async fn reader_is_gone() {
             let mut descriptors = [PollFd::new(&stdout, PollFlags::empty())];
             match rustix::event::poll(&mut descriptors, None) {
                 Err(Errno::INTR) => {}
-                // Without the watch, the next line that is printed notices it.
+                // Without the watch, the next printed line notices the closed output.
                 Err(_) => return,
                 Ok(_) => {
                     let _ = closed.send(());
@@ -110,7 +110,7 @@ pub(super) async fn reader_is_gone() {
     }
 }
 
-/// Says something on standard error, where nobody has to listen.
+/// Prints a note on standard error. A closed standard error is ignored.
 pub(super) fn print_note(what: &dyn fmt::Display) {
     let _ = writeln!(io::stderr().lock(), "event-broker: {what}");
 }
@@ -124,25 +124,26 @@ pub(super) fn cell_text(value: &Value) -> String {
     }
 }
 
-/// The member of a thing as text; empty where there is none.
+/// The member of an object as text; empty if it is absent.
 pub(super) fn member(thing: &Value, name: &str) -> String {
     thing.get(name).map(cell_text).unwrap_or_default()
 }
 
-/// A text without control characters.
+/// A text with its control characters escaped.
 pub(super) fn escape_controls(text: &str) -> String {
     escaped(text, |_| false)
 }
 
-/// The same, but lines stay lines.
+/// The same, but line breaks are kept.
 pub(super) fn escape_controls_per_line(text: &str) -> String {
     escaped(text, |dead_letter| dead_letter == '\n')
 }
 
 fn escaped(text: &str, recorder: impl Fn(char) -> bool) -> String {
-    // Marks that reorder text are as misleading as those that steer a terminal.
-    let steers =
-        |dead_letter: char| dead_letter.is_control() || matches!(dead_letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    // Marks that reorder text are as misleading as those that control a terminal.
+    let steers = |dead_letter: char| {
+        dead_letter.is_control() || matches!(dead_letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
     if !text.chars().any(steers) {
         return text.to_owned();
     }
@@ -156,12 +157,12 @@ fn escaped(text: &str, recorder: impl Fn(char) -> bool) -> String {
     out
 }
 
-/// JSON text on one line: between its tokens a line break means no more than a blank.
+/// JSON text on one line: between tokens a line break has the same meaning as a blank.
 pub(super) fn on_one_line(json: &str) -> String {
     json.replace(['\n', '\r'], " ")
 }
 
-/// A bar on standard error if that is a terminal; how far of `total` it has come, where that is known.
+/// A progress bar on standard error if that is a terminal; a spinner if the total is unknown.
 pub(super) fn progress_bar(total: Option<u64>, template: &str) -> ProgressBar {
     let bar = match total {
         Some(total) => ProgressBar::new(total),

@@ -1,4 +1,4 @@
-//! `event-broker projections`: how far views have come, and the order to rebuild one.
+//! `event-broker projections`: the checkpoints of views, and resetting a view.
 
 use super::client::{self, ClientArgs, RequestRetry};
 use super::error::CliResult;
@@ -9,10 +9,10 @@ use std::process::ExitCode;
 
 /// Lists, shows, resets and deletes projections.
 ///
-/// A projection is a reader that keeps a view somewhere and tells the broker how far that has come: its checkpoint. A
-/// reset begins a new generation; whoever keeps the view clears it and makes it again.
+/// A projection is a reader that keeps a view (a table, an index) and records its checkpoint in the broker. A reset starts a
+/// new generation; the program that keeps the view clears it and applies the events again.
 ///
-/// Exit code 0: done. 1: the broker refused, or could not be asked.
+/// Exit code 0: success. 1: the broker refused the request, or could not be reached.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     event-broker projections list\n  \
@@ -26,7 +26,7 @@ pub(super) struct ProjectionsArgs {
 
 #[derive(clap::Subcommand)]
 enum ProjectionsCommand {
-    /// Lists projections, with how far each is behind.
+    /// Lists projections with their lag.
     List,
     /// Shows one projection.
     #[command(visible_alias = "show")]
@@ -34,15 +34,15 @@ enum ProjectionsCommand {
         /// Its name.
         name: String,
     },
-    /// Begins a projection's next generation: its view is rebuilt.
+    /// Starts a projection's next generation: its view is rebuilt.
     Reset {
         /// Its name.
         name: String,
-        /// Behind which sequence (of the log: position) the view begins.
+        /// The sequence (for a projection of the log: the position) after which the view starts.
         #[arg(long, value_name = "OFFSET", default_value_t = 0)]
         to: u64,
     },
-    /// Ends a projection. Its view is left to its owner.
+    /// Deletes a projection. Its view belongs to the program that keeps it, and stays.
     Delete {
         /// Its name.
         name: String,
@@ -68,7 +68,7 @@ async fn execute(ClientArgs { server, json, command: verb }: &ClientArgs<Project
         }
         ProjectionsCommand::Reset { name, to } => {
             let path = ["projections", &format!("{name}:reset")];
-            // A second one would begin yet another generation.
+            // A repetition would start another generation.
             let body = json!({"offset": to});
             let projection = client.send_json(Method::POST, &path, &body, RequestRetry::Never).await?;
             print(&mut output, json, &projection)?;

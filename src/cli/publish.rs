@@ -1,4 +1,4 @@
-//! `event-broker publish`: events from the command line, a file or standard input, in their order.
+//! `event-broker publish`: publishes events from the command line, a file or standard input, in their order.
 
 mod batch_sender;
 mod event_flags;
@@ -16,14 +16,14 @@ use std::process::ExitCode;
 
 /// Publishes events: one from the command line, or many from a file or standard input.
 ///
-/// An event is JSON, as the API takes it, or is put together from flags. A file holds one event, an array of events, or
-/// one event to a line. Several go in batches of at most 100 events and 1 MiB, in the order they stand; in a batch, an
-/// event that is refused takes those of the same topic with it. What arrives slowly on
-/// standard input is not held back to fill a batch. Events without an `id` get one here, so that a request repeated after
-/// a broken connection is not a second event.
+/// An event is JSON, as the API accepts it, or is built from flags. A file holds one event, an array of events, or one event
+/// per line. Several events are sent in batches of at most 100 events and 1 MiB, in their order; if an event of a batch is
+/// refused, the other events of its topic in the batch are refused too. Events that arrive slowly on standard input do not
+/// wait for a full batch. Events without an `id` get one here, so that a request that is repeated after a broken connection
+/// does not store a second event.
 ///
-/// Exit code 0: all were stored, now or before. 1: some were refused, each named with the reason, or the broker could
-/// not be asked. 2: there was nothing to publish.
+/// Exit code 0: all events are stored, now or before. 1: some were refused, each with its reason, or the broker could not be
+/// reached. 2: there was nothing to publish.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     event-broker publish '{\"type\":\"gts.…\",\"source\":\"shop\",\"subject\":\"o-1\",\"data\":{\"total\":9}}'\n  \
@@ -41,7 +41,7 @@ pub(super) struct PublishArgs {
     file: Option<PathBuf>,
     #[command(flatten)]
     flags: EventFlags,
-    /// Says which program instance publishes; idempotency keys of different producers are different.
+    /// The name of the program instance that publishes; idempotency keys of different producers are different.
     #[arg(long, value_name = "ID")]
     producer_id: Option<String>,
     /// All or nothing: the events go in one request and are stored together or not at all.
@@ -79,7 +79,7 @@ async fn publish(arguments: &PublishArgs) -> CliResult {
     }
 }
 
-/// Where the events come from, and whether they come at a pace of their own.
+/// The source of the events, and whether they may arrive slowly.
 fn events(arguments: &PublishArgs) -> CliResult<(JsonValues, bool)> {
     if let Some(event) = arguments.flags.event()? {
         return Ok((Box::new(std::iter::once(Ok(event))), false));
@@ -99,7 +99,7 @@ fn events(arguments: &PublishArgs) -> CliResult<(JsonValues, bool)> {
     }
 }
 
-/// What became of the events so far.
+/// The results so far.
 struct PublishReport {
     output: CliOutput,
     json: bool,
@@ -137,11 +137,11 @@ impl PublishReport {
         };
         let text = |name| escape_controls(event.get(name).and_then(Value::as_str).unwrap_or_default());
         let sequence = event.get("sequence").and_then(Value::as_u64).unwrap_or_default();
-        let mismatch = if answered.payload_mismatch { " (its data was another)" } else { "" };
+        let mismatch = if answered.payload_mismatch { " (with other data)" } else { "" };
         format!("{} {} #{sequence} {}{mismatch}", self.output.coloured(word, colour), text("topic"), text("id"))
     }
 
-    /// A failure in the middle, and how far it had come.
+    /// A failure with the number of events that were answered before it.
     fn interrupted(&self, failure: CliError) -> CliError {
         let answered = self.stored + self.refused;
         if answered == 0 || matches!(failure, CliError::Closed) {

@@ -1,4 +1,4 @@
-//! Reading a topic's events page by page, and which of them are wanted.
+//! Reading a topic's events page by page, with filters.
 
 use super::client::BrokerClient;
 use super::error::CliResult;
@@ -7,41 +7,41 @@ use contract::ReadOffset;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// The topic of events whose type names none, unless the broker's configuration says otherwise.
+/// The topic of events whose type names no topic, unless the broker's configuration names another one.
 pub(super) const DEFAULT_TOPIC: &str = "gts.hx.core.events.topic.v1~";
 
-/// Which events are wanted. A repeated filter widens, different ones narrow.
+/// Filters. A repeated filter selects more events, different filters select fewer.
 #[derive(clap::Args, Debug, Clone, Default)]
-#[command(next_help_heading = "Filters (a repeated one widens, different ones narrow)")]
+#[command(next_help_heading = "Filters (a repeated filter selects more events, different filters select fewer)")]
 pub(super) struct FilterArgs {
-    /// Events of this type; a pattern may end in *.
+    /// Only events of this type; a pattern may end in *.
     #[arg(long = "type", value_name = "ID")]
     types: Vec<String>,
-    /// Events about things of this type; a pattern may end in *.
+    /// Only events about subjects of this type; a pattern may end in *.
     #[arg(long, value_name = "ID")]
     subject_type: Vec<String>,
-    /// Events about this.
+    /// Only events about this subject.
     #[arg(long, value_name = "TEXT")]
     subject: Vec<String>,
-    /// This tenant's events.
+    /// Only this tenant's events.
     #[arg(long, value_name = "UUID")]
     tenant: Vec<String>,
-    /// Events of this program.
+    /// Only events from this source.
     #[arg(long, value_name = "TEXT")]
     source: Vec<String>,
-    /// Events of this business transaction.
+    /// Only events with this correlation id.
     #[arg(long, value_name = "TEXT")]
     correlation_id: Vec<String>,
-    /// Events with this label.
+    /// Only events with this context label.
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     context: Vec<(String, String)>,
-    /// Events for which this CEL expression is true.
+    /// Only events for which this CEL expression is true, such as `data.total > 100`.
     #[arg(long, value_name = "CEL")]
     filter: Option<String>,
-    /// Events that happened at this time (RFC 3339) or later.
+    /// Only events that happened at this time (RFC 3339) or later.
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
-    /// Events that happened before this time (RFC 3339).
+    /// Only events that happened before this time (RFC 3339).
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
 }
@@ -52,13 +52,13 @@ pub(super) struct FilterArgs {
 pub(super) struct TopicPage {
     /// The events, as they are stored.
     pub(super) items: Vec<Box<RawValue>>,
-    /// How far was looked.
+    /// The offset up to which the topic was read.
     pub(super) next_offset: u64,
     pub(super) tail: u64,
 }
 
 impl FilterArgs {
-    /// As parameters of a request.
+    /// The parameters of a request.
     pub(super) fn query(&self) -> Vec<(String, String)> {
         let lists = [
             ("type", &self.types),
@@ -79,14 +79,14 @@ impl FilterArgs {
     }
 }
 
-/// What a read of a topic asks for.
+/// The parameters of a read of a topic.
 pub(super) fn query(topic: &str, offset: ReadOffset, rest: &[(String, String)]) -> Vec<(String, String)> {
     let mut query = vec![("topic".to_owned(), topic.to_owned()), ("offset".to_owned(), offset.to_string())];
     query.extend_from_slice(rest);
     query
 }
 
-/// A page of a topic from an offset on.
+/// A page of a topic after an offset.
 pub(super) async fn page(
     client: &BrokerClient,
     topic: &str,

@@ -1,8 +1,8 @@
-//! `event-broker repair`: a damaged data folder, made one that opens.
+//! `event-broker repair`: repairs a damaged data folder so that a broker can open it.
 //!
-//! - The files first, then what the ledger has to say about what was lost, then `state/` if it is in the way.
-//! - What is to be said is written down in `cut/` before the files are changed: a repair that is cut short is done again,
-//!   and nothing of it is forgotten.
+//! - The files are repaired first, then the ledger records what was lost, then `state/` is moved away if it is unusable.
+//! - The losses are written to `cut/` before the files are changed: an interrupted repair is run again, and no loss is
+//!   forgotten.
 
 use super::data_folders;
 use super::error::{self, CliError, CliResult};
@@ -17,33 +17,32 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Makes the logs of a damaged data folder ones that open, keeping everything that can still be read.
+/// Repairs the logs of a damaged data folder, keeping everything that can still be read.
 ///
-/// Have a backup? `event-broker restore` it instead: a repair cannot bring back what the disk has lost. Run it with
-/// --dry-run first, which changes nothing: it names every damaged place, says what would be done about it, and what is
+/// If there is a backup, restore it instead (`event-broker restore`): a repair cannot bring back what the disk has lost. Run
+/// it with --dry-run first, which changes nothing: it prints every damaged place, what would be done about it, and what is
 /// lost. No broker may have the folder open.
 ///
-/// Damaged records are cut out. Their positions and sequences stay taken and are never given to other events; readers pass
-/// over them, as over events that were trimmed. Files that are replaced are kept in DIR/cut/, with `state/` if it could not
-/// be used: look at them, then delete them. Lost events are named by topic number, sequence and id where that is known. Lost
-/// facts (registrations, claims, offsets, …) are named by position; what they did is still known if the checkpoint in
-/// `state/` is younger than they were.
+/// Damaged records are removed. Their positions and sequences are never assigned to other events; readers skip them, as they
+/// skip trimmed events. Replaced files are kept in DIR/cut/, with `state/` if it could not be used: inspect them, then delete
+/// them. Lost events are printed with topic number, sequence and, if known, id. Lost facts (registrations, claims, offsets, …)
+/// are printed with their positions; their effect is still known if the checkpoint in `state/` is younger.
 ///
 /// Exit code 0: repaired, or there was nothing to do. 1: it cannot be repaired. 2: there is no log.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
-    event-broker verify --data ./data                 what is wrong?\n  \
-    event-broker repair --data ./data --dry-run       what would be done, and what is lost?\n  \
-    event-broker repair --data ./data                 do it\n  \
+    event-broker verify --data ./data                 find the damage\n  \
+    event-broker repair --data ./data --dry-run       print what would be done, and what is lost\n  \
+    event-broker repair --data ./data                 repair\n  \
     event-broker repair --data ./data/logs/var/lib/x  one topic's own log alone")]
 pub(super) struct RepairArgs {
-    /// The data folder, or that of one topic's own log.
+    /// The data folder, or the folder of one topic's own log.
     #[arg(long, value_name = "DIR", default_value = "./data")]
     data: PathBuf,
-    /// Say what would be done, and change nothing.
+    /// Print what would be done, and change nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Print a JSON line for every log.
+    /// Print one JSON line per log.
     #[arg(long)]
     json: bool,
 }
@@ -77,12 +76,12 @@ fn repair(arguments: &RepairArgs) -> CliResult {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What was done to one log.
+/// The repair of one log.
 #[derive(Default)]
 struct LogRepair {
     repair: RepairReport,
     saved: SalvageReport,
-    /// Where `state/` is now, if it was in the way.
+    /// Where `state/` is now, if it was moved away.
     state: Option<PathBuf>,
     /// An earlier repair was interrupted, and this one was a dry run.
     is_pending: bool,
@@ -108,7 +107,7 @@ async fn repair_log(folder: &Path) -> CliResult<LogRepair> {
     let (mut state, saved) = (None, salvage(folder, &losses).await);
     let saved = match saved {
         Ok(saved) => saved,
-        // Another process has it, or this version cannot read it: not the checkpoint's fault.
+        // Another process has the log open: the checkpoint is not the cause.
         Err(error @ LogError::Locked(_)) => return Err(CliError::caused_by(folder.display(), error)),
         Err(error) => {
             print_note(&format_args!("{}: {error}; trying without {STATE_FOLDER}/", folder.display()));
@@ -129,7 +128,7 @@ fn save_losses(path: &Path, losses: &RepairLosses) -> io::Result<()> {
     if let Some(data) = folder.parent() {
         File::open(data)?.sync_all()?;
     }
-    // Beside it first: one that was cut off half way must not stand for what an earlier repair has noted.
+    // Written under another name first: an incomplete file must not replace what an earlier repair has recorded.
     let draft = path.with_extension("json.part");
     let mut file = private_file().write(true).create(true).truncate(true).open(&draft)?;
     file.write_all(&serde_json::to_vec(losses)?)?;
@@ -138,7 +137,7 @@ fn save_losses(path: &Path, losses: &RepairLosses) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Moves `state/` to `cut/`; where it is now.
+/// Moves `state/` to `cut/`; returns its new path.
 fn set_state_aside(folder: &Path) -> io::Result<Option<PathBuf>> {
     let cut = folder.join(CUT_FOLDER);
     private_folder().create(&cut)?;
@@ -151,7 +150,7 @@ fn set_state_aside(folder: &Path) -> io::Result<Option<PathBuf>> {
     }
 }
 
-/// What is lost, in words.
+/// The losses, one line each.
 fn loss_lines(repair: &RepairReport) -> Vec<String> {
     let mut lines = Vec::new();
     for (topic, first, last) in repair.lost_sequences.iter().filter(|(topic, ..)| topic.0 > 0) {
@@ -202,14 +201,14 @@ fn print(folder: &Path, done: &LogRepair, arguments: &RepairArgs) -> CliResult<(
     repair.kept.iter().try_for_each(|file| output.line(&format!("kept aside: {}", cut.join(file).display())))?;
     state.iter().try_for_each(|path| output.line(&format!("kept aside: {}", path.display())))?;
     saved.lost_facts_through.iter().try_for_each(|through| output.line(&lost_snapshot(*through)))?;
-    let again = saved.restored.iter().map(|name| format!("said again, from the checkpoint: {name}"));
-    let renamed = saved.renamed.iter().map(|name| format!("registered again, by the name its events have: {name}"));
+    let again = saved.restored.iter().map(|name| format!("recorded again, from the checkpoint: {name}"));
+    let renamed = saved.renamed.iter().map(|name| format!("registered again, by the name in its events: {name}"));
     again.chain(renamed).try_for_each(|line| output.line(&line))?;
     let tail = repair.tail;
     let summary = match (repair.findings.len(), arguments.dry_run, state) {
         (0, _, None) if *is_pending => "an earlier repair was interrupted: run it again without --dry-run".to_owned(),
         (0, _, None) => "nothing to do".to_owned(),
-        (0, _, Some(_)) => "the log is sound; what was known of it is folded anew".to_owned(),
+        (0, _, Some(_)) => "the log is undamaged; its state was folded again from the log".to_owned(),
         (1, true, _) => format!("1 damaged place; a repair would leave a log that ends at position {tail}"),
         (count, true, _) => format!("{count} damaged places; a repair would leave a log that ends at position {tail}"),
         (1, false, _) => format!("1 damaged place repaired; the log ends at position {tail}"),

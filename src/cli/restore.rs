@@ -1,4 +1,4 @@
-//! `event-broker restore`: a backup, made a data folder again.
+//! `event-broker restore`: makes a data folder from a backup.
 
 use super::backup::print_logs;
 use super::data_folders::{self, BackupLog, BackupManifest, StagedFolder};
@@ -14,15 +14,15 @@ use std::process::ExitCode;
 
 /// Makes a data folder from a backup.
 ///
-/// The copy is checked like `verify` does, held against what the backup says it holds, and its logs are opened and
-/// folded once, which also leaves the checkpoints a broker starts from. Only then does the folder get its name. The
-/// backup itself is not changed.
+/// The copy is verified, as by `verify`, and compared with the backup's manifest. Its logs are opened and folded once, which
+/// also writes the checkpoints that a broker starts from, and every topic is looked up in its own log. Only then does the
+/// folder get its final name. The backup itself is not changed.
 ///
-/// Dispatch is paused in the restored folder: a delivery that the backup holds as pending may have been made since, so
-/// nothing is sent until `POST /v1/server/dispatch:resume` or `event-broker serve --resume-dispatch`.
+/// Dispatch is paused in the restored folder: a delivery that is pending in the backup may have been made since, so nothing is
+/// sent until `POST /v1/server/dispatch:resume` or `event-broker serve --resume-dispatch`.
 ///
-/// Exit code 0: the folder is ready for `serve`. 1: the backup is damaged or not whole. 2: there is no backup, or the
-/// data folder is not empty.
+/// Exit code 0: the folder is ready for `serve`. 1: the backup is damaged, incomplete or inconsistent. 2: there is no backup,
+/// or the data folder is not empty.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     event-broker restore --from /backups/2026-11-16 --data ./data\n  \
@@ -31,10 +31,10 @@ pub(super) struct RestoreArgs {
     /// The backup.
     #[arg(long, value_name = "DIR")]
     from: PathBuf,
-    /// The data folder to make.
+    /// The data folder to create.
     #[arg(long, value_name = "DIR", default_value = "./data")]
     data: PathBuf,
-    /// Print what is in it as JSON.
+    /// Print the content of the folder as JSON.
     #[arg(long)]
     json: bool,
 }
@@ -57,7 +57,7 @@ fn restore(arguments: &RestoreArgs) -> CliResult {
     match &manifest {
         Some(manifest) => compare(&manifest.logs, &logs)?,
         None => print_note(&format_args!(
-            "{} has no {}: what it should hold is not known",
+            "{} has no {}: what it should contain is unknown",
             from.display(),
             BackupManifest::FILE
         )),
@@ -82,7 +82,7 @@ fn restore(arguments: &RestoreArgs) -> CliResult {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the backup says it holds; `None` for a folder that was copied by other means.
+/// The backup's manifest; `None` for a folder that was copied by other means.
 fn manifest(from: &Path) -> CliResult<Option<BackupManifest>> {
     let path = from.join(BackupManifest::FILE);
     let text = match fs::read(&path) {
@@ -94,7 +94,7 @@ fn manifest(from: &Path) -> CliResult<Option<BackupManifest>> {
         serde_json::from_slice(&text).map_err(|error| CliError::caused_by(path.display(), error))?;
     match manifest.version {
         BackupManifest::VERSION => Ok(Some(manifest)),
-        other => Err(CliError::caused_by(path.display(), format!("version {other} is not one this program knows"))),
+        other => Err(CliError::caused_by(path.display(), format!("this program does not know version {other}"))),
     }
 }
 
@@ -106,8 +106,8 @@ fn compare(promised: &[BackupLog], found: &[BackupLog]) -> CliResult<()> {
         let parts = parts.iter().map(|part| format!("{} records in {} segments", part.records, part.segments));
         parts.collect::<Vec<_>>().join(", ")
     };
-    let reason = format!("it should hold {}, and holds {}", told(promised), told(found));
-    Err(CliError::caused_by("the backup is not whole", reason))
+    let reason = format!("it should contain {}, and contains {}", told(promised), told(found));
+    Err(CliError::caused_by("the backup is incomplete", reason))
 }
 
 /// Opens a log, folds all of it, pauses its dispatch and leaves a checkpoint.

@@ -1,4 +1,4 @@
-//! `event-broker serve`: opens the log, listens, and drains when it is asked to stop.
+//! `event-broker serve`: opens the log, listens, and drains when it receives a signal to stop.
 
 use super::config::refusal;
 use super::output::{CliOutput, print_note};
@@ -17,11 +17,11 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Runs the broker: HTTP on the outside, the log on the inside.
+/// Runs the broker.
 ///
 /// Without arguments it listens on 127.0.0.1:8087 and keeps its log in ./data. When it is ready it prints
-/// `listening on http://HOST:PORT`. SIGTERM and Ctrl-C drain it: nothing new is taken, open polls and streams end, what
-/// is in flight is answered, and it exits with 0.
+/// `listening on http://HOST:PORT`. SIGTERM and Ctrl-C drain it: it accepts no new requests, ends open polls and streams,
+/// finishes the requests in flight, and exits with 0.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     event-broker serve\n  \
@@ -34,7 +34,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub(super) struct ServeArgs {
     #[command(flatten)]
     settings: SettingsArgs,
-    /// Deliver again: dispatch is paused after `event-broker restore`.
+    /// Resume deliveries, which are paused after `event-broker restore`.
     #[arg(long)]
     resume_dispatch: bool,
 }
@@ -59,8 +59,8 @@ pub(super) fn run(arguments: &ServeArgs) -> ExitCode {
     }
 }
 
-/// Threads that serve requests. What appends to a database keeps a core of its own busy over there, which is often here:
-/// another thread on it slows down both.
+/// Threads that serve requests. Appending to a database keeps one core of its server busy, which is often this machine:
+/// another thread on that core slows down both.
 fn threads(config: &Config) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let left_over = usize::from(config.storage.engine == StorageEngine::Database);
@@ -76,7 +76,7 @@ async fn serve(loaded: LoadedConfig, resume_dispatch: bool) -> ExitCode {
         Ok(connections_max) => connections_max,
         Err(reason) => return failed(&std::io::Error::other(reason)),
     };
-    // Listened for from here on: a signal during a long opening is not lost.
+    // Signals are caught from here on: one that arrives while the log is opened is not lost.
     let stop = match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
         (Ok(terminate), Ok(interrupt)) => stopped(terminate, interrupt),
         (Err(error), _) | (_, Err(error)) => return failed(&error),
@@ -100,7 +100,7 @@ async fn serve(loaded: LoadedConfig, resume_dispatch: bool) -> ExitCode {
         Err(error) => return failed(&std::io::Error::other(format!("cannot listen on {listen}: {error}"))),
     };
     match listener.local_addr() {
-        // Nobody has to read it.
+        // A closed standard output is no reason to stop the server.
         Ok(address) => drop(CliOutput::new().line(&format!("listening on http://{address}"))),
         Err(error) => return failed(&error),
     }
@@ -111,7 +111,7 @@ async fn serve(loaded: LoadedConfig, resume_dispatch: bool) -> ExitCode {
         stop.await;
         stopping.broker().iter().for_each(|broker| broker.stop_dispatching());
     };
-    // A task of its own: opening again may take long, and the server answers meanwhile.
+    // A separate task: reopening may take long, and the server responds meanwhile.
     let mut supervising = tokio::spawn(async move { supervisor.run().await });
     let served = tokio::select! {
         served = rest::serve_slot(listener, Arc::clone(&slot), options, stop) => served,
@@ -120,7 +120,7 @@ async fn serve(loaded: LoadedConfig, resume_dispatch: bool) -> ExitCode {
     if let Err(cut_off) = served {
         tracing::warn!(cut_off, "connections did not finish in time");
     }
-    // Nothing is opened again any more, and a broker that failed is not ended while it closes.
+    // The broker is no longer reopened, and a failed broker is not abandoned while it closes.
     supervising.abort();
     if let Some(broker) = slot.broker() {
         broker.close().await;
@@ -129,23 +129,23 @@ async fn serve(loaded: LoadedConfig, resume_dispatch: bool) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Connections the system may hold until they are accepted; it lowers this to its own limit (`net.core.somaxconn`).
+/// How many connections the system may queue until they are accepted; it lowers this to its limit (`net.core.somaxconn`).
 const BACKLOG: u32 = 65_535;
 
-/// Takes the address, with room for a rush of connections.
+/// Binds the address, with a queue for a burst of connections.
 fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // As every server does, so that it can be started again at once.
+    // So that the server can be restarted at once.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
-/// Raises the limit of open files as far as the system lets it, and says how many connections that leaves beside the log.
+/// Raises the limit of open files as far as the system permits; returns how many connections that leaves beside the log.
 fn connections_max(configured: usize) -> Result<usize, String> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // If it does not work, what there was stays.
+    // If the system refuses, the limit stays as it is.
     let _ = setrlimit(Resource::Nofile, limit);
     let budget = FileBudget::of_process();
     let connections = budget.connections_of(configured)?;
@@ -162,7 +162,7 @@ fn connections_max(configured: usize) -> Result<usize, String> {
     Ok(connections)
 }
 
-/// Nobody is asked for a name yet, so nobody outside this machine is let in unless the operator says so.
+/// The broker does not authenticate callers yet, so it listens beyond loopback only if the operator declares it safe.
 fn check_exposure(listen: SocketAddr, insecure: bool) -> Result<(), String> {
     if listen.ip().is_loopback() || insecure {
         return Ok(());

@@ -1,21 +1,21 @@
-//! The settings that several subcommands take: a file, the environment, and flags above both.
+//! The settings of several subcommands: a file, the environment, and flags, which override both.
 
 use event_broker::config::{self, ConfigError, FlagSetting, LoadedConfig};
 use std::path::PathBuf;
 
-/// Where the configuration comes from. Flags beat the environment, the environment beats the file.
+/// The sources of the configuration. Flags override the environment, and the environment overrides the file.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(super) struct SettingsArgs {
-    /// The YAML file with the configuration, below `modules.event_broker`; none is read unless it is named.
+    /// The YAML file with the configuration, below `modules.event_broker`. No file is read by default.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where the server listens (`server.listen`); port 0 takes a free one.
+    /// The address on which the server listens (`server.listen`); port 0 chooses a free port.
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
     /// Keep the log in this folder (`storage.path`, and `storage.type: file` unless `--storage` says otherwise).
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// What keeps the log (`storage.type`): file, memory, or a database by its URL (`storage.url`), `postgres://…`.
+    /// The engine of the log (`storage.type`): file, memory, or the URL of a database (`storage.url`), `postgres://…`.
     #[arg(long, value_name = "ENGINE")]
     storage: Option<String>,
     /// Listen beyond loopback without authentication (`server.insecure`).
@@ -26,7 +26,7 @@ pub(super) struct SettingsArgs {
 impl SettingsArgs {
     /// The configuration in force.
     pub(super) fn load(&self) -> Result<LoadedConfig, ConfigError> {
-        // A variable that is not Unicode is refused by what it sets, not by a panic here.
+        // A variable that is not Unicode is refused when its value is parsed, not by a panic here.
         let environment = std::env::vars_os()
             .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
         config::load(self.config.as_deref(), environment, self.flags())

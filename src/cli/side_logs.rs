@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Opens the log of a folder and folds all of it.
-pub(super) async fn open_ledger(folder: &Path) -> CliResult<Arc<Ledger>> {
+pub(super) async fn open_ledger(folder: &Path) -> CliResult<Ledger> {
     let failed = |error: log::LogError| CliError::caused_by(folder.display(), error);
     let log = open_folder(folder, FileLogOptions::default().segment_bytes).map_err(failed)?;
     let state = Some(folder.join(STATE_FOLDER));

@@ -1,26 +1,26 @@
-//! Server-Sent Events, taken apart as they arrive.
+//! A parser of server-sent events.
 
 /// One message of a stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct SseMessage {
-    /// The number to resume behind.
+    /// The sequence after which a new stream resumes.
     pub(super) id: Option<u64>,
-    /// What kind of message it is; empty for an event.
+    /// The kind of message; empty for an event.
     pub(super) event: String,
-    /// What it carries; `None` where it only moves the number.
+    /// The data; `None` if the message only moves the sequence.
     pub(super) data: Option<String>,
 }
 
-/// A stream so far.
+/// The state of a stream.
 #[derive(Debug, Default)]
 pub(super) struct SseParser {
-    /// Bytes of a line whose end is not there yet.
+    /// The bytes of an incomplete line.
     rest: Vec<u8>,
     message: SseMessage,
 }
 
 impl SseParser {
-    /// Takes the next bytes; answers the messages that are whole now.
+    /// Takes the next bytes; returns the messages that are complete now.
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Vec<SseMessage> {
         let mut messages = Vec::new();
         let mut pieces = bytes.split(|byte| *byte == b'\n').peekable();
@@ -36,7 +36,7 @@ impl SseParser {
         messages
     }
 
-    /// Takes a line; an empty one ends a message.
+    /// Takes a line; an empty line ends a message.
     fn line(&mut self, line: &str) -> Option<SseMessage> {
         if line.is_empty() {
             let message = std::mem::take(&mut self.message);
@@ -51,7 +51,7 @@ impl SseParser {
                 let before = self.message.data.take().map(|before| before + "\n");
                 self.message.data = Some(before.unwrap_or_default() + value);
             }
-            // Comments begin with the colon; `retry` is our own business.
+            // Comments begin with a colon; `retry` is not used.
             _ => {}
         }
         None

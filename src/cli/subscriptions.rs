@@ -1,4 +1,4 @@
-//! `event-broker subscriptions`: who is sent which events.
+//! `event-broker subscriptions`: which events are delivered to which URLs.
 
 use super::client::{self, BrokerClient, ClientArgs, RequestRetry};
 use super::error::{CliError, CliResult};
@@ -8,12 +8,15 @@ use serde_json::{Map, Value, json};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How often progress is looked at.
+/// The interval between two requests for progress.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Lists, shows and makes subscriptions, pauses and resumes them, and delivers again.
+/// Lists, shows, creates, pauses, resumes, tests, replays and deletes subscriptions.
 ///
-/// Exit code 0: done. 1: the broker refused, or could not be asked; `test`: the receiver did not take the event.
+/// A subscription is a standing order to deliver the events of a topic to a webhook URL.
+///
+/// Exit code 0: success. 1: the broker refused the request, or could not be reached; `test`: the receiver did not accept the
+/// event.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     event-broker subscriptions list\n  \
@@ -28,38 +31,38 @@ pub(super) struct SubscriptionsArgs {
 
 #[derive(clap::Subcommand)]
 enum SubscriptionsCommand {
-    /// Lists subscriptions in order of their codes.
+    /// Lists subscriptions in the order of their codes.
     List,
     /// Shows one subscription.
     Show {
         /// Its id or code.
         id: String,
     },
-    /// Makes a subscription; prints the secret that signs its deliveries, which nothing shows again.
+    /// Creates a subscription; prints the secret that signs its deliveries, which is never shown again.
     Create {
-        /// Its name for programs.
+        /// Its unique name, such as `mailer`.
         code: String,
-        /// The topic whose events are pushed.
+        /// The topic whose events are delivered.
         topic: String,
-        /// The URL they are posted to.
+        /// The URL to which they are posted.
         target: String,
-        /// Only events of this type, or of types that fit this pattern; may be given several times.
+        /// Only events of this type, or of types that match this pattern; may be repeated.
         #[arg(long = "type", value_name = "ID")]
         types: Vec<String>,
-        /// Only events for which this CEL expression holds.
+        /// Only events for which this CEL expression is true.
         #[arg(long, value_name = "CEL")]
         filter: Option<String>,
-        /// IMMEDIATE, NEXT_ON_ERROR or BLOCK_ON_ERROR.
+        /// The order of deliveries: IMMEDIATE, NEXT_ON_ERROR or BLOCK_ON_ERROR.
         #[arg(long, value_name = "MODE")]
         mode: Option<String>,
-        /// Whose concurrency and rate are shared.
+        /// The pool whose concurrency and rate it shares.
         #[arg(long, value_name = "CODE")]
         pool: Option<String>,
-        /// latest, earliest, or an offset.
+        /// Where it starts: latest (the default), earliest, or an offset.
         #[arg(long, value_name = "WHERE")]
         start_from: Option<String>,
     },
-    /// Lets a subscription's jobs wait.
+    /// Pauses a subscription: its jobs wait.
     Pause {
         /// Its id or code.
         id: String,
@@ -67,32 +70,32 @@ enum SubscriptionsCommand {
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
-    /// Lets them go on.
+    /// Resumes a paused subscription.
     Resume {
         /// Its id or code.
         id: String,
     },
-    /// Has a target called again at once that failed too often in a row.
+    /// Closes the circuit breaker of a target that failed too often in a row: it is called again at once.
     CloseBreaker {
         /// Its id or code.
         id: String,
     },
-    /// Deletes a subscription, with its jobs; its open dead letters are discarded.
+    /// Deletes a subscription with its jobs; its open dead letters are discarded.
     Delete {
         /// Its id or code.
         id: String,
     },
-    /// Shows which job blocks which message group, and how many wait.
+    /// Shows blocked message groups: the job that blocks each, and how many jobs wait.
     Groups {
         /// Its id or code.
         id: String,
     },
-    /// Sends a made-up event, and says what came of it; exit code 1 unless the receiver answered 2xx.
+    /// Sends a test event, and prints the attempt; exit code 1 unless the receiver responded with 2xx.
     Test {
         /// Its id or code.
         id: String,
     },
-    /// Delivers a part of the topic again.
+    /// Delivers a past range of the topic again.
     Replay {
         /// Its id or code.
         id: String,
@@ -102,10 +105,10 @@ enum SubscriptionsCommand {
         /// The last sequence, or a time; the tail when absent.
         #[arg(long, value_name = "TO")]
         to: Option<String>,
-        /// Only count.
+        /// Only count the events.
         #[arg(long)]
         dry_run: bool,
-        /// Wait until it is delivered, and show how far it has come.
+        /// Wait until everything is delivered, and show the progress.
         #[arg(long, conflicts_with = "dry_run")]
         wait: bool,
     },
@@ -130,7 +133,7 @@ async fn execute(ClientArgs { server, json, command: verb }: &ClientArgs<Subscri
         }
         SubscriptionsCommand::Create { .. } => {
             let body = definition(verb);
-            // Twice, it would be refused for its own effect.
+            // A repetition would be refused because of the effect of the first request.
             let made = client.send_json(Method::POST, &["subscriptions"], &body, RequestRetry::Never).await?;
             print(&mut output, json, &made)?;
         }
@@ -170,7 +173,7 @@ async fn execute(ClientArgs { server, json, command: verb }: &ClientArgs<Subscri
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether a test event was taken: an answer of 2xx, of which at most the end was cut off.
+/// Whether a test event was accepted: a response of 2xx, of which at most the end was cut off.
 fn is_delivered(attempt: &Value) -> bool {
     let status = attempt.get("status").and_then(Value::as_u64).unwrap_or_default();
     let error = attempt.pointer("/error/class").and_then(Value::as_str);

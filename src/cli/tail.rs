@@ -1,7 +1,7 @@
-//! `event-broker tail`: a topic's events as they come, or those that are there.
+//! `event-broker tail`: prints a topic's events as they arrive, or those that are stored.
 //!
-//! - Where to begin is settled before the stream is opened, so that one which breaks at once skips nothing.
-//! - A stream that ends or breaks is opened again behind the last event seen; a refusal ends it for good.
+//! - The start is fixed before the stream is opened, so that no event is skipped if the first stream breaks off at once.
+//! - A stream that ends or breaks off is opened again behind the last event; a refusal ends the command.
 
 use super::client::{self, BrokerClient, BrokerUrl, RequestRetry};
 use super::error::{BrokerRefusal, CliError, CliResult};
@@ -16,19 +16,19 @@ use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Waits before a stream is opened again: the first, and the longest.
+/// The first and the longest wait before a stream is opened again.
 const WAITS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(5));
-/// Letters of an event's data that are shown to people.
+/// Characters of an event's data that are printed without `--json`.
 const DATA_CHARS_MAX: usize = 200;
 
 /// Prints a topic's events and follows it.
 ///
-/// People get a line per event: when it happened, its number, type, subject and data (cut short where it is long).
-/// Programs get the events as they are stored, one JSON object to a line. After a broken connection or a restart of the
-/// broker it goes on behind the last event it has seen.
+/// It prints one line per event: time, sequence, type, subject and data (shortened if it is long). With --json it prints the
+/// events as they are stored, one JSON object per line. After a broken connection or a restart of the broker it continues
+/// behind the last event.
 ///
-/// Exit code 0: as many as --limit asked for, or with --no-follow everything, was printed. 1: the broker could not be
-/// asked, or refused.
+/// Exit code 0: as many events as --limit names, or with --no-follow all events, were printed. 1: the broker refused the
+/// request, or could not be reached.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     event-broker tail\n  \
@@ -41,24 +41,23 @@ pub(super) struct TailArgs {
     /// The topic.
     #[arg(default_value = DEFAULT_TOPIC, hide_default_value = true)]
     topic: String,
-    /// Begin with: earliest, latest (what comes from now on), or a sequence. Without it: latest, and with --no-follow
-    /// earliest.
+    /// Where to start: earliest, latest (only new events), or a sequence. The default is latest, with --no-follow earliest.
     #[arg(long, value_name = "WHERE")]
     from: Option<TailStart>,
-    /// End after so many events.
+    /// Exit after this many events.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// Print what is there now, and end.
+    /// Print the events that are stored now, and exit.
     #[arg(long)]
     no_follow: bool,
-    /// Print the events as they are stored, one JSON object to a line.
+    /// Print the events as they are stored, one JSON object per line.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     filters: FilterArgs,
 }
 
-/// Where to begin.
+/// Where to start.
 #[derive(Debug, Clone, Copy)]
 enum TailStart {
     Earliest,
@@ -87,7 +86,7 @@ async fn tail(arguments: &TailArgs) -> CliResult {
     let default = if arguments.no_follow { TailStart::Earliest } else { TailStart::Latest };
     let offset = match arguments.from.unwrap_or(default) {
         TailStart::Earliest => ReadOffset::Earliest,
-        // As a number: a stream that breaks off before its first event goes on there, not at a later tail.
+        // As a number: a stream that breaks off before its first event resumes there, not at a later tail.
         TailStart::Latest => Offset(reading::tail(&client, &arguments.topic).await?).into(),
         TailStart::Sequence(first) => Offset(first.saturating_sub(1)).into(),
     };
@@ -107,13 +106,13 @@ struct TopicTail<'a> {
     client: BrokerClient,
     topic: &'a str,
     filters: Vec<(String, String)>,
-    /// Where to go on.
+    /// Where to continue.
     offset: ReadOffset,
     lines: EventPrinter,
 }
 
 impl TopicTail<'_> {
-    /// Prints what is there now.
+    /// Prints the events that are stored now.
     async fn read(&mut self) -> CliResult<()> {
         let end = reading::tail(&self.client, self.topic).await?;
         loop {
@@ -124,7 +123,7 @@ impl TopicTail<'_> {
                     return Ok(());
                 }
             }
-            // A page that came no further has nothing but removed events before it.
+            // A page that did not advance: only removed events are left.
             let next = ReadOffset::Behind(Offset(page.next_offset));
             if page.next_offset >= end || next == self.offset {
                 return Ok(());
@@ -133,10 +132,10 @@ impl TopicTail<'_> {
         }
     }
 
-    /// Prints what comes, for as long as it is wanted.
+    /// Prints events as they arrive.
     async fn follow(&mut self) -> CliResult<()> {
         let mut wait = WAITS.0;
-        // Only what was there once is waited for.
+        // Retried only if the stream was open before.
         let mut was_there = false;
         loop {
             let mut opened = false;
@@ -155,14 +154,14 @@ impl TopicTail<'_> {
                     ReadOffset::Behind(offset) => format!("behind {offset}"),
                     end => format!("at {end}"),
                 };
-                print_note(&format_args!("the stream from {} ended; going on {next}", self.client.address()));
+                print_note(&format_args!("the stream from {} ended; continuing {next}", self.client.address()));
             }
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(WAITS.1);
         }
     }
 
-    /// One stream, up to its end: whether that was enough.
+    /// One stream, up to its end; `Break` if no more events are wanted.
     async fn stream(&mut self, opened: &mut bool) -> CliResult<ControlFlow<()>> {
         let query = reading::query(self.topic, self.offset, &self.filters);
         let request = self.client.request(Method::GET, &["events:stream"], &query);
@@ -215,7 +214,7 @@ impl PrintedEvent {
     }
 }
 
-/// Events as lines, aligned by the widest seen so far.
+/// Prints events as lines, with columns as wide as the widest cell so far.
 struct EventPrinter {
     output: CliOutput,
     json: bool,
@@ -228,7 +227,7 @@ impl EventPrinter {
         Self { output: CliOutput::new(), json, left: limit, widths: [0; 3] }
     }
 
-    /// Prints an event; whether that was the last one wanted.
+    /// Prints an event; `Break` if it was the last one wanted.
     fn print(&mut self, event: &PrintedEvent) -> CliResult<ControlFlow<()>> {
         let line = if self.json { event.text.clone() } else { self.as_line(event) };
         self.output.line(&line)?;
@@ -260,7 +259,7 @@ impl EventPrinter {
     }
 }
 
-/// The part of a type that tells it from its siblings.
+/// The last part of a type's id.
 fn short_type(event_type: &str) -> String {
     let trimmed = event_type.strip_suffix('~').unwrap_or(event_type);
     escape_controls(trimmed.rsplit('~').next().unwrap_or(trimmed))

@@ -1,4 +1,4 @@
-//! `event-broker topics`: what topics there are, made, changed, looked into, published again and let go.
+//! `event-broker topics`: creates, changes, trims, republishes and deletes topics.
 
 use super::client::{self, BrokerClient, ClientArgs, RequestRetry};
 use super::error::{CliError, CliResult};
@@ -9,11 +9,11 @@ use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Lists, shows, makes, changes and deletes topics.
+/// Lists, shows, creates, changes, trims, republishes and deletes topics.
 ///
 /// A topic is a named stream of events with its own order and retention. Durations are ISO 8601: PT24H, P30D.
 ///
-/// Exit code 0: done. 1: the broker refused, or could not be asked.
+/// Exit code 0: success. 1: the broker refused the request, or could not be reached.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     event-broker topics list\n  \
@@ -29,7 +29,7 @@ pub(super) struct TopicsArgs {
 enum TopicsCommand {
     /// Lists topics.
     List {
-        /// Only those whose id matches; a pattern may end in *.
+        /// Only topics whose id matches; a pattern may end in *.
         pattern: Option<String>,
     },
     /// Shows one topic.
@@ -37,7 +37,7 @@ enum TopicsCommand {
         /// Its id.
         topic: String,
     },
-    /// Makes a topic. The same again changes nothing; another definition under the same id is refused.
+    /// Creates a topic. The same definition again changes nothing; another definition under the same id is refused.
     #[command(after_help = "Examples:\n  \
         event-broker topics create gts.hx.core.events.topic.v1~vendor.orders.v1 --description 'Orders of the shop'\n  \
         event-broker topics create gts.hx.core.events.topic.v1~vendor.clicks.v1 --storage memory\n  \
@@ -46,7 +46,7 @@ enum TopicsCommand {
         /// Its id.
         #[arg(required_unless_present = "file")]
         topic: Option<String>,
-        /// Take the definitions from this file, as JSON (- is standard input).
+        /// Read the definitions from this file, as JSON (- is standard input).
         #[arg(long, value_name = "FILE", conflicts_with = "topic")]
         file: Option<PathBuf>,
         #[command(flatten)]
@@ -54,14 +54,14 @@ enum TopicsCommand {
         #[command(flatten)]
         placing: TopicPlacementArgs,
     },
-    /// Changes what may change about a topic; what is not named stays as it is.
+    /// Changes settings of a topic; settings that are not named stay as they are.
     Change {
         /// Its id.
         topic: String,
         #[command(flatten)]
         settings: TopicSettingsArgs,
     },
-    /// Republishes events: for everybody who reads the topic, for one shared group, or for subscriptions.
+    /// Republishes events: for all readers of the topic, for one shared group, or for subscriptions.
     Republish {
         /// The topic's id.
         topic: String,
@@ -71,35 +71,35 @@ enum TopicsCommand {
         /// The last sequence.
         #[arg(long, value_name = "SEQUENCE")]
         to: u64,
-        /// Hand this shared group again what it has finished of them, instead of appending them.
+        /// Deliver the events that this shared group has finished to it again, instead of appending copies.
         #[arg(long, value_name = "NAME", conflicts_with = "subscription")]
         group: Option<String>,
-        /// Deliver them again to this subscription, or with `all` to every one of the topic, instead of appending them.
+        /// Deliver the events to this subscription again, or with `all` to all of the topic, instead of appending copies.
         #[arg(long, value_name = "CODE")]
         subscription: Option<String>,
-        /// Only count them.
+        /// Only count the events.
         #[arg(long)]
         dry_run: bool,
     },
-    /// Removes now what retention would remove later, where the latest event of each aggregate is kept.
+    /// Compacts a topic now: keeps the latest event of each aggregate (topics with `cleanup: compact`).
     Compact {
         /// The topic's id.
         topic: String,
-        /// Erase the bytes of what was removed from the files before answering.
+        /// Also erase the bytes of the removed events from the files before the command returns.
         #[arg(long)]
         erase: bool,
     },
-    /// Removes a topic's beginning now.
+    /// Removes a topic's oldest events now.
     Trim {
         /// The topic's id.
         topic: String,
-        /// The last sequence to go.
+        /// The last sequence to remove.
         #[arg(long, value_name = "SEQUENCE", required_unless_present = "before")]
         through: Option<u64>,
-        /// What was stored before this time goes.
+        /// Remove events that were stored before this time (RFC 3339).
         #[arg(long, value_name = "TIME", conflicts_with = "through")]
         before: Option<String>,
-        /// Erase the bytes of what was removed from the files before answering.
+        /// Also erase the bytes of the removed events from the files before the command returns.
         #[arg(long)]
         erase: bool,
     },
@@ -107,10 +107,10 @@ enum TopicsCommand {
     Delete {
         /// The topic's id.
         topic: String,
-        /// Delete what uses it, too.
+        /// Also delete the subscriptions, consumers and projections that use it.
         #[arg(long)]
         force: bool,
-        /// Only say what would be done by force.
+        /// Only print what --force would delete.
         #[arg(long, conflicts_with = "force")]
         dry_run: bool,
     },
@@ -124,43 +124,43 @@ enum TopicsCommand {
     },
 }
 
-/// What may be said of a topic at any time.
+/// Settings that may change at any time.
 #[derive(clap::Args)]
 struct TopicSettingsArgs {
-    /// For people.
+    /// A description for people.
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    /// How long events are kept; for ever when absent.
+    /// How long events are kept, such as P30D; for ever when absent.
     #[arg(long, value_name = "DURATION")]
     retention: Option<String>,
     /// How long idempotency keys are remembered.
     #[arg(long, value_name = "DURATION")]
     idempotent_retention: Option<String>,
-    /// What happens to a repeated key with other data: duplicate, flag or reject.
+    /// What happens when an idempotency key is repeated with other data: duplicate, flag or reject.
     #[arg(long, value_name = "WHAT")]
     on_payload_mismatch: Option<String>,
 }
 
-/// What is settled when a topic is made.
+/// Settings that are fixed when a topic is created.
 #[derive(clap::Args)]
 struct TopicPlacementArgs {
-    /// What keeps it, if not the default log: memory or file.
+    /// The engine of a log of its own, instead of the default log: memory or file.
     #[arg(long, value_name = "TYPE")]
     storage: Option<String>,
-    /// Which submissions are one: submission (id, type, subject, time and producer agree) or id (the id alone).
+    /// Which submissions are duplicates: submission (id, type, subject, time and producer are equal) or id (only the id).
     #[arg(long, value_name = "WHAT")]
     deduplicate_by: Option<String>,
-    /// Where its own log lies.
+    /// The location of its own log, such as a folder below the data folder.
     #[arg(long, value_name = "PLACE")]
     location: Option<String>,
-    /// What retention lets go: delete (events past their age) or compact (those that are not the
-    /// latest of their aggregates).
+    /// What retention removes: delete (events past their age) or compact (events that are not the latest of their
+    /// aggregates).
     #[arg(long, value_name = "WHAT")]
     cleanup: Option<String>,
-    /// Differences between two subjects that do not make them two aggregates: trim, caseFold, nfc.
+    /// How subjects are normalised before they are compared: trim, caseFold, nfc. May be repeated.
     #[arg(long, value_name = "RULE")]
     aggregate_normalisation: Vec<String>,
-    /// Hide it from ordinary callers.
+    /// Do not list it for ordinary callers.
     #[arg(long)]
     internal: bool,
 }
@@ -188,7 +188,7 @@ async fn execute(ClientArgs { server, json, command: verb }: &ClientArgs<TopicsC
         TopicsCommand::Change { topic, settings } => {
             let change = Value::Object(settings.members());
             if change == json!({}) {
-                return Err(CliError::Misused("nothing to change: name what should, such as --retention".to_owned()));
+                return Err(CliError::Misused("nothing to change: name a setting, such as --retention".to_owned()));
             }
             let changed = client.send_json(Method::PATCH, &["topics", topic], &change, RequestRetry::Freely).await?;
             print(&mut output, *json, &changed)?;
@@ -229,7 +229,7 @@ async fn execute(ClientArgs { server, json, command: verb }: &ClientArgs<TopicsC
     Ok(ExitCode::SUCCESS)
 }
 
-/// Has the broker do something to a topic; answers how many events it was.
+/// Sends a command about a topic; returns how many events it affected.
 async fn run_order(client: &BrokerClient, topic: &str, command: &str, order: &Value) -> CliResult<Value> {
     client.send_json(Method::POST, &["topics", &format!("{topic}:{command}")], order, RequestRetry::Never).await
 }

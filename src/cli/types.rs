@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Lists, shows and registers event types, and leads their versions through life.
+/// Lists, shows, registers, archives and deletes event types, and manages the versions of their schemas.
 ///
-/// A version starts FINALISING, when it may still be replaced; `finalise` makes it CURRENT, which never changes again,
-/// and deprecates the CURRENT one of the same major. DEPRECATED versions are still accepted.
+/// A version starts as FINALISING and may still be replaced; `finalise` makes it CURRENT, after which it never changes, and
+/// makes the previous CURRENT version of the same major DEPRECATED. Events of DEPRECATED versions are still accepted.
 ///
-/// Exit code 0: done. 1: the broker refused, or could not be asked.
+/// Exit code 0: success. 1: the broker refused the request, or could not be reached.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     event-broker types list 'gts.hyperspot.core.events.type.v1~vendor.*'\n  \
@@ -38,7 +38,7 @@ enum TypesCommand {
         #[arg(long, value_name = "ID")]
         topic: Option<String>,
     },
-    /// Shows an event type, schemas and all.
+    /// Shows an event type with its schemas.
     Show {
         /// Its id.
         id: String,
@@ -53,7 +53,7 @@ enum TypesCommand {
         #[arg(long)]
         unarchived: bool,
     },
-    /// Adds a version of the schema, or replaces one that is not finalised.
+    /// Adds a version of the schema, or replaces a version that is not finalised.
     AddVersion {
         /// The type's id.
         id: String,
@@ -82,7 +82,7 @@ enum TypesCommand {
         /// MAJOR.MINOR.
         version: String,
     },
-    /// Archives an event type: no more events of it are taken.
+    /// Archives an event type: new events of it are refused.
     Archive {
         /// Its id.
         id: String,
@@ -125,7 +125,7 @@ async fn execute(ClientArgs { server, json, command: verb }: &ClientArgs<TypesCo
     Ok(ExitCode::SUCCESS)
 }
 
-/// The verbs about one type.
+/// The commands about one type.
 async fn execute_for_one(client: &BrokerClient, command: &TypesCommand) -> CliResult<Value> {
     let post =
         async |path: &[&str], body: &Value| client.send_json(Method::POST, path, body, RequestRetry::Freely).await;
@@ -209,7 +209,7 @@ fn is_archived(printed: &str) -> bool {
     value.get("createdAt").is_some() && value.get("archived") == Some(&Value::Bool(true))
 }
 
-/// Schemas are nested: people get them indented.
+/// Schemas are nested: without `--json` they are indented.
 fn print(output: &mut CliOutput, json: bool, event_type: &Value) -> CliResult<()> {
     if json { output.json(event_type) } else { output.line(&format!("{event_type:#}")) }
 }
@@ -230,7 +230,7 @@ fn print_all(output: &mut CliOutput, json: bool, types: &[Value]) -> CliResult<(
     output.table(&["TYPE", "TOPIC", "VERSIONS", "CREATED", "DESCRIPTION"], rows.collect())
 }
 
-/// `1.0 DEPRECATED, 1.1 CURRENT`, or what stands for it.
+/// `1.0 DEPRECATED, 1.1 CURRENT`, or a word for a type without versions.
 fn versions(event_type: &Value) -> String {
     if event_type.get("archived") == Some(&Value::Bool(true)) {
         return "archived".to_owned();

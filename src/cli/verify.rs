@@ -1,4 +1,4 @@
-//! `event-broker verify`: is the log what was written?
+//! `event-broker verify`: checks that a log is what was written.
 
 use super::data_folders;
 use super::error::{self, CliError, CliResult};
@@ -10,12 +10,13 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Walks the logs of a data folder and checks every checksum, number and index. Changes nothing.
+/// Reads the logs of a data folder and checks every checksum, number and index. Changes nothing.
 ///
-/// What the last checkpoint in `state/` knows to be acknowledged must be in the log. An append at the end that is not
-/// complete, and that nobody was told of, is named as torn; it is no damage: opening cuts it off and keeps it in `cut/`.
+/// Everything that the last checkpoint in `state/` knows to be acknowledged must be in the log. An incomplete append at the
+/// end that was never acknowledged is reported as torn. That is no damage: opening the log removes it and keeps it in `cut/`.
 ///
-/// Exit code 0: all is well. 1: damage, each named with file, offset and reason. 2: there is no log to check.
+/// Exit code 0: the logs are undamaged. 1: damage, each with file, offset and reason, or an interrupted repair. 2: there is no
+/// log to check.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     event-broker verify --data ./data\n  \
@@ -24,10 +25,10 @@ pub(super) struct VerifyArgs {
     /// The data folder.
     #[arg(long, value_name = "DIR", default_value = "./data")]
     data: PathBuf,
-    /// Say nothing but the damage.
+    /// Print only the damage.
     #[arg(long)]
     quiet: bool,
-    /// Print a JSON line for every log.
+    /// Print one JSON line per log.
     #[arg(long, conflicts_with = "quiet")]
     json: bool,
 }
@@ -50,7 +51,7 @@ fn verify(arguments: &VerifyArgs) -> CliResult {
     Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Checks one log and says what it found; whether all is well.
+/// Checks one log and prints the result; returns whether it is undamaged.
 fn check(folder: &Path, arguments: &VerifyArgs) -> CliResult<bool> {
     let known = acknowledged_state(folder).map_err(|cause| CliError::caused_by(folder.display(), cause))?;
     let mut report = data_folders::check(folder, known.acknowledged)?;
@@ -74,7 +75,7 @@ fn print(folder: &Path, report: &VerifyReport, arguments: &VerifyArgs) -> CliRes
         return Ok(());
     }
     if let Some(torn) = torn {
-        output.line(&format!("torn: {torn}; nobody was told of it, and opening cuts it off"))?;
+        output.line(&format!("torn: {torn}; it was never acknowledged, and opening removes it"))?;
     }
     let name = if folder == arguments.data { String::new() } else { format!("{}: ", folder.display()) };
     output.line(&format!("{name}{segments} segments, {records} records, {bytes} bytes, {} damaged", damages.len()))?;

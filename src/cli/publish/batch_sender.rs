@@ -1,8 +1,8 @@
-//! Events on their way to the broker, batch by batch.
+//! Sends events to the broker, batch by batch.
 //!
-//! - Order is kept: a batch is sent when the one before it was answered.
+//! - Order is kept: a batch is sent after the response to the previous one.
 //! - Every event has an id before it is sent, so a request may be repeated.
-//! - A broker that takes smaller batches than usual gets them: a batch it calls too large is sent in halves.
+//! - A batch that the broker refuses as too large is sent in halves.
 
 use crate::cli::client::{BrokerClient, RequestRetry, parse};
 use crate::cli::error::{BrokerRefusal, CliError, CliResult};
@@ -20,17 +20,17 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-/// What stands around the events of a batch.
+/// The bytes of a batch besides its events.
 const FRAME_BYTES: usize = 32;
 
-/// What became of one event.
+/// The result of one event.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct EventAnswer {
-    /// Its place among all, from 0.
+    /// Its index among all events, from 0.
     pub(super) index: u64,
     status: u16,
-    /// As it is stored.
+    /// The event as it is stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) event: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -41,7 +41,7 @@ pub(super) struct EventAnswer {
     pub(super) refusal: Option<BrokerRefusal>,
 }
 
-/// Events on their way.
+/// Sends events.
 pub(super) struct BatchSender {
     client: BrokerClient,
     producer_id: Option<String>,
@@ -50,7 +50,7 @@ pub(super) struct BatchSender {
     answered: u64,
 }
 
-/// Events on their way in, read on a thread of their own.
+/// Reads events on a separate thread.
 pub(super) struct InputReader {
     events: mpsc::Receiver<CliResult<Box<RawValue>>>,
     /// They come at a pace of their own: what is there is not held back for what is not.
@@ -240,19 +240,19 @@ impl ItemResponse {
 }
 
 impl EventAnswer {
-    /// Whether it was not there before.
+    /// Whether it was stored now, and not before.
     pub(super) const fn is_new(&self) -> bool {
         self.status == 201
     }
 
-    /// The answer for programs.
+    /// The result as JSON.
     pub(super) fn as_json(&self) -> String {
-        // An answer of the broker's own can be printed.
+        // The members come from JSON, so they can be written as JSON.
         on_one_line(&serde_json::to_string(self).unwrap_or_default())
     }
 }
 
-/// The event with an id. What is no object stays as it is, for the broker to refuse.
+/// The event with an id. A value that is no object is left for the broker to refuse.
 fn with_id(event: &str) -> String {
     let members = serde_json::from_str::<BTreeMap<String, IgnoredAny>>(event);
     let needs_one = members.is_ok_and(|members| !members.contains_key("id"));

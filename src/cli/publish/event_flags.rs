@@ -1,4 +1,4 @@
-//! An event put together from flags.
+//! An event that is built from flags.
 
 use crate::cli::error::{CliError, CliResult};
 use crate::cli::input::pair;
@@ -9,19 +9,19 @@ use serde_json::{Value, json};
 #[derive(clap::Args)]
 #[command(next_help_heading = "An event from flags")]
 pub(super) struct EventFlags {
-    /// Its type; with this flag the event is put together from flags.
+    /// Its type; with this flag the event is built from flags.
     #[arg(long = "type", value_name = "ID", conflicts_with_all = ["event", "file"])]
     event_type: Option<String>,
-    /// Which program speaks.
+    /// The program that publishes it.
     #[arg(long, value_name = "TEXT", requires = "event_type", default_value = "event-broker-cli")]
     source: String,
-    /// What it speaks of.
+    /// What it is about, such as an order number.
     #[arg(long, value_name = "TEXT", requires = "event_type")]
     subject: Option<String>,
-    /// What kind of thing that is.
+    /// The type of the subject.
     #[arg(long, value_name = "ID", requires = "event_type")]
     subject_type: Option<String>,
-    /// Whose event it is.
+    /// The tenant that it belongs to.
     #[arg(long, value_name = "UUID", requires = "event_type")]
     tenant: Option<String>,
     /// The payload, a JSON object.
@@ -30,37 +30,37 @@ pub(super) struct EventFlags {
     /// Version of the type's schema, MAJOR.MINOR.
     #[arg(long, value_name = "VERSION", requires = "event_type")]
     data_version: Option<String>,
-    /// Its id; made when absent.
+    /// Its id; generated when absent.
     #[arg(long, value_name = "UUID", requires = "event_type")]
     id: Option<String>,
-    /// The topic; the type names it when absent.
+    /// The topic; the topic of its type when absent.
     #[arg(long, value_name = "ID", requires = "event_type")]
     topic: Option<String>,
     /// When it happened, RFC 3339; now when absent.
     #[arg(long, value_name = "TIME", requires = "event_type")]
     occurred_at: Option<String>,
-    /// Groups what belongs to one business transaction.
+    /// The id of the business transaction that it belongs to.
     #[arg(long, value_name = "TEXT", requires = "event_type")]
     correlation_id: Option<String>,
-    /// The event that caused this one.
+    /// The id of the event that caused it.
     #[arg(long, value_name = "TEXT", requires = "event_type")]
     causation_id: Option<String>,
-    /// Replaces the whole idempotency key.
+    /// An idempotency key of your own, instead of the one made of its members.
     #[arg(long, value_name = "TEXT", requires = "event_type")]
     deduplication_id: Option<String>,
-    /// The aggregate's last sequence as you know it; 0: it must be new.
+    /// The aggregate's last sequence as you know it; 0: the aggregate must be new.
     #[arg(long, value_name = "N", requires = "event_type")]
     expected_aggregate_sequence: Option<u64>,
-    /// A searchable label; may be repeated.
+    /// A context label that readers can filter by; may be repeated.
     #[arg(long, value_name = "KEY=VALUE", requires = "event_type", value_parser = pair)]
     context: Vec<(String, String)>,
 }
 
 impl EventFlags {
-    /// The event the flags describe; `None` where they describe none.
+    /// The event that the flags describe; `None` without `--type`.
     pub(super) fn event(&self) -> CliResult<Option<Box<RawValue>>> {
         let Some(event_type) = &self.event_type else { return Ok(None) };
-        // Held as text from here on: numbers in it are not printed anew.
+        // Kept as text from here on: its numbers keep their spelling.
         serde_json::from_str::<&RawValue>(&self.data)
             .map_err(|error| CliError::Misused(format!("--data is not JSON: {error}")))?;
         let mut members = vec![format!("\"type\":{}", json!(event_type)), format!("\"source\":{}", json!(self.source))];

@@ -210,9 +210,9 @@ fn a_backup_that_is_damaged_or_not_whole_is_not_restored() {
     assert!(said.contains("damaged") && said.contains("00000000000000000001.1.log"), "{said}");
     // The newest segment is one that nothing in the log misses.
     let said = spoilt(|backup| fs::remove_file(segments(backup).last().unwrap()).unwrap());
-    assert!(said.contains("the backup is not whole: it should hold "), "{said}");
+    assert!(said.contains("the backup is incomplete: it should contain "), "{said}");
     let said = spoilt(|backup| fs::remove_dir_all(backup.join("logs")).unwrap());
-    assert!(said.contains("the backup is not whole: it should hold "), "{said}");
+    assert!(said.contains("the backup is incomplete: it should contain "), "{said}");
     let said = spoilt(|backup| fs::write(backup.join("backup.json"), "{").unwrap());
     assert!(said.contains("backup.json"), "{said}");
 }
