@@ -71,7 +71,7 @@ pub struct EventType {
     /// Its schema versions, lowest first; none: any object.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub versions: Vec<RegisteredVersion>,
-    /// Whether it takes no more events.
+    /// Whether it accepts no more events.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub archived: bool,
 }

@@ -1,35 +1,34 @@
 //! The file budget: how the process's limit of open files (`RLIMIT_NOFILE`) is divided.
 //!
-//! - What the log needs comes first; connections of clients get what is left. A client can use up its own share and nobody
-//!   else's.
-//! - The shares grow with the limit up to what is ever useful.
+//! - The log gets what it needs first; connections of clients get the rest. A client can use up its own share only.
+//! - The shares grow with the limit, up to the largest useful size.
 
 use rustix::process::{Resource, getrlimit};
 
-/// Fewer connections than this make no server.
+/// With fewer connections the server refuses to start.
 pub const CONNECTIONS_MIN: usize = 64;
-/// Standard streams, the runtime, the listener, lock files, tables of the default log, look-ups of names, connections on their
-/// way out, sessions of a database.
+/// Standard streams, the runtime, the listener, lock files, tables of the default log, DNS queries, connections that
+/// are being closed, sessions of a database.
 const BASE: u64 = 64;
 /// Sealed segments and their indexes, over all logs.
 const LOG_FILES: (u64, u64) = (32, 512);
 /// Lock files, folders and tables of side logs.
 const SIDE_LOGS_MAX: u64 = 512;
-/// What one log in a folder holds besides its segments: two locks, its folder, and the runs of its tables.
+/// The open files of one log in a folder besides its segments: two locks, its folder, and the runs of its tables.
 const SIDE_LOG_FILES: usize = 8;
 /// Connections to receivers of events.
 const DELIVERIES: (u64, u64) = (16, 4096);
-/// No limit is as good as this one.
+/// The value that stands for no limit.
 const LIMIT_MAX: u64 = 1 << 30;
 
 /// The shares of one limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileBudget {
-    /// What is divided.
+    /// The limit.
     pub limit: u64,
     /// Open files of logs.
     pub log_files: usize,
-    /// What side logs hold besides.
+    /// Other files of side logs.
     pub side_logs: usize,
     /// Connections to receivers of events.
     pub deliveries: usize,
@@ -38,7 +37,7 @@ pub struct FileBudget {
 }
 
 impl FileBudget {
-    /// Divides `limit`; `None` is no limit.
+    /// Divides `limit`; `None`: there is no limit.
     #[must_use]
     pub fn of(limit: Option<u64>) -> Self {
         let limit = limit.unwrap_or(LIMIT_MAX).min(LIMIT_MAX);
@@ -57,27 +56,27 @@ impl FileBudget {
         Self::of(getrlimit(Resource::Nofile).current)
     }
 
-    /// Divides the limit that the process may raise its own to.
+    /// Divides the hard limit, to which the process may raise its own.
     #[must_use]
     pub fn of_process_at_most() -> Self {
         Self::of(getrlimit(Resource::Nofile).maximum)
     }
 
-    /// How many logs in folders beside the default one that allows.
+    /// How many side logs in folders fit.
     #[must_use]
     pub const fn side_logs_max(&self) -> usize {
         self.side_logs / SIDE_LOG_FILES
     }
 
-    /// Connections that one address may have of `connections` where the operator wants it to have `wanted` of `configured`:
-    /// half of them at most, unless one address was to have them all.
+    /// Connections that one address may have of `connections`, if the operator configured `wanted` of `configured`:
+    /// half of them at most, unless one address may have all.
     #[must_use]
     pub const fn connections_per_address(connections: usize, configured: usize, wanted: usize) -> usize {
         let half = if connections < 2 { 1 } else { connections / 2 };
         if wanted >= configured || wanted < half { wanted } else { half }
     }
 
-    /// Connections taken where `configured` are wanted. `Err` where the limit leaves too few to serve anybody.
+    /// The number of connections to accept if `configured` are wanted. `Err` if the limit leaves too few.
     pub fn connections_of(&self, configured: usize) -> Result<usize, String> {
         if self.connections >= configured.min(CONNECTIONS_MIN) {
             return Ok(self.connections.min(configured));
@@ -117,7 +116,7 @@ mod tests {
             (25_000, 25_000, 12_500, 12_500),
             (640, 25_000, 12_500, 320),
             (640, 25_000, 100, 100),
-            // A proxy.
+            // A server behind a proxy.
             (640, 25_000, 25_000, 25_000),
             (1, 1, 1, 1),
         ] {
@@ -139,7 +138,7 @@ mod tests {
         for part in ["limit of open files is 128", "the log takes 32", "leaves 8", "at least 64"] {
             assert!(refusal.contains(part), "{refusal}");
         }
-        // Who asks for few gets them.
+        // A small number is granted.
         assert_eq!(FileBudget::of(Some(128)).connections_of(8), Ok(8));
     }
 }

@@ -1,4 +1,4 @@
-//! One key of the configuration: its name, what it takes, and what it is for.
+//! One key of the configuration: its name, its type, and its meaning.
 
 use super::keys::{KEYS, variable};
 use std::fmt;
@@ -8,40 +8,40 @@ use std::fmt;
 pub struct ConfigKey {
     /// Its path below `modules.event_broker`.
     pub name: &'static str,
-    /// What it takes.
+    /// The type of its value.
     pub expects: ValueType,
-    /// Whether `null` is a value: none.
+    /// Whether `null` is permitted.
     pub optional: bool,
-    /// What it is for.
+    /// Its meaning.
     pub about: &'static str,
 }
 
-/// What a key takes.
+/// The type of a key's value.
 #[derive(Debug, Clone, Copy)]
 pub enum ValueType {
     /// `true` or `false`.
     Flag,
-    /// A whole number within bounds, both of them allowed.
+    /// A whole number within bounds, inclusive.
     Number {
-        /// What it counts.
+        /// Its unit.
         unit: &'static str,
-        /// The least.
+        /// The smallest value.
         min: u64,
-        /// The most.
+        /// The largest value.
         max: u64,
     },
-    /// Text that is what this says.
+    /// A text; this says what kind.
     Text(&'static str),
     /// One of these words.
     Word(&'static [&'static str]),
-    /// A list of texts that are what this says.
+    /// A list of texts; this says what kind.
     Texts(&'static str),
     /// A list of objects.
     Items(&'static str),
 }
 
 impl ConfigKey {
-    /// The key of this name.
+    /// The key with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         KEYS.iter().find(|key| key.name == name)

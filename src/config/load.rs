@@ -1,8 +1,8 @@
-//! From layers of settings to the configuration in force.
+//! Loads the configuration in force from its layers.
 //!
-//! - Weakest first: built-in defaults, the file, the environment, flags. A key is replaced whole, lists too.
-//! - Every setting is held against [`keys`] where it stands, so that a refusal can name its place.
-//! - All that is wrong is told at once, as far as it can be told.
+//! - Later layers win: built-in defaults, the file, the environment, flags. A value is replaced as a whole, lists too.
+//! - Every setting is checked against [`keys`] at its place, so that a refusal can name the place.
+//! - All errors that can be found are reported together.
 
 use super::keys::{self, ConfigKey, ENVIRONMENT_PREFIX, KEYS, ValueType};
 use super::provenance::{KeySetting, ValueSource, ValueSources};
@@ -15,55 +15,55 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Where the keys stand in the file.
+/// The place of the keys in the file.
 const MODULES: &str = "modules";
 const MODULE: &str = "event_broker";
 /// The largest file, in bytes.
 const FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;
-/// The folder the program keeps its log in when nobody names another.
+/// The folder of the program's log, unless another is configured.
 const DATA_FOLDER: &str = "./data";
 
-/// What is in force, and why.
+/// The configuration in force, with the source of each value.
 #[derive(Debug, Clone)]
 pub struct LoadedConfig {
-    /// What is in force.
+    /// The values.
     pub config: Config,
-    /// Where each value came from.
+    /// The source of each value.
     pub sources: ValueSources,
-    /// What an operator should know although nothing is wrong.
+    /// Notes for the operator that are not errors.
     pub notes: Vec<String>,
 }
 
 /// A setting of the command line.
 #[derive(Debug, Clone)]
 pub struct FlagSetting {
-    /// The flag as people type it: `--listen`.
+    /// The flag with its dashes: `--listen`.
     pub flag: &'static str,
     /// The key it sets: `server.listen`.
     pub key: &'static str,
-    /// The value, as it would stand in the environment.
+    /// The value, as it would be written in the environment.
     pub value: String,
 }
 
-/// Why a configuration was refused: everything that is wrong with it.
+/// Why a configuration was refused: all its errors.
 #[derive(Debug, Clone)]
 pub struct ConfigError {
     /// At least one, in the order of the layers.
     pub problems: Vec<ConfigProblem>,
 }
 
-/// One thing that is wrong.
+/// One error.
 #[derive(Debug, Clone)]
 pub struct ConfigProblem {
-    /// Where it stands: a file, with its line where that is known, a variable, a flag.
+    /// Its place: a file, with the line if that is known, a variable, a flag.
     pub place: String,
-    /// The key or what stands inside it; empty where it concerns no key.
+    /// The key, or a member inside its value; empty if no key is concerned.
     pub key: String,
-    /// What is wrong, and what would be right.
+    /// What is wrong, and what would be valid.
     pub detail: String,
 }
 
-/// Loads the configuration. No file is read unless one is named; the environment comes in as a value.
+/// Loads the configuration. A file is read only if one is named; the environment is passed in.
 pub fn load(
     file: Option<&Path>,
     environment: impl IntoIterator<Item = (String, String)>,
@@ -115,7 +115,7 @@ impl ConfigLayers {
         self.walk("", module.line, &module.node, &origin);
     }
 
-    /// A name of ours that stands a level too high is probably meant for us. It may be another module's, too.
+    /// Notes keys of the broker that are one level too high: probably meant for it, but maybe another module's.
     fn note_strays(&mut self, document: &YamlNode, origin: &ValueSource) {
         let Some(modules) = document.member(MODULES) else { return };
         let YamlValue::Map(members) = &modules.node.value else { return };
@@ -132,7 +132,7 @@ impl ConfigLayers {
     fn add_environment(&mut self, environment: impl IntoIterator<Item = (String, String)>) {
         let ours = environment.into_iter().filter(|(name, _)| name.starts_with(ENVIRONMENT_PREFIX));
         let mut ours: Vec<_> = ours.collect();
-        // A section comes before its keys, which are more precise and win.
+        // A section is applied before its keys, which are more specific and win.
         ours.sort_unstable();
         for (variable, value) in ours {
             let rest = variable.strip_prefix(ENVIRONMENT_PREFIX).unwrap_or_default();
@@ -147,7 +147,8 @@ impl ConfigLayers {
         }
     }
 
-    /// A value given as text: read as YAML, but where the key wants text it is taken as it is unless it is quoted.
+    /// Adds a value that is a text: it is read as YAML, but if the key expects text it is used as it is, unless it is
+    /// quoted.
     fn add_text(&mut self, path: &str, value: &str, origin: &ValueSource) {
         let key = ConfigKey::named(path);
         let wants_text = key.is_some_and(|key| matches!(key.expects, ValueType::Text(_) | ValueType::Word(_)));
@@ -166,7 +167,7 @@ impl ConfigLayers {
         self.walk(path, node.line, &node, origin);
     }
 
-    /// Takes what stands at `path`, a key or a section, whose name stands at `line`.
+    /// Adds the value at `path`, which is a key or a section, whose name is on `line`.
     fn walk(&mut self, path: &str, line: u64, node: &YamlNode, origin: &ValueSource) {
         let source = origin.at(line);
         if let Some(key) = ConfigKey::named(path) {
@@ -239,7 +240,7 @@ impl ConfigLayers {
         Ok(LoadedConfig { config, sources: self.sources, notes: self.notes })
     }
 
-    /// The command line of a process is for everybody on the machine to read.
+    /// Notes a password on the command line, which all users of the machine can read.
     fn note_password(&mut self, config: &Config) {
         let source = self.sources.of("storage.url");
         if let (ValueSource::Flag { .. }, Some(url)) = (&source, &config.storage.url)
@@ -252,8 +253,8 @@ impl ConfigLayers {
         }
     }
 
-    /// A route to a topic that is not declared is allowed, since the topic may be registered over the API; it may also be a
-    /// typing error, which nobody notices before the first event.
+    /// Notes routes to topics that are not declared. That is permitted, since a topic may be registered over the API,
+    /// but may also be a typing error that shows only at the first event.
     fn note_undeclared_topics(&mut self, config: &Config) {
         for (index, route) in config.routes.iter().enumerate() {
             let is_declared = config.topics.iter().any(|topic| topic.id == route.topic);
@@ -267,7 +268,7 @@ impl ConfigLayers {
         }
     }
 
-    /// Lays the settings over the defaults.
+    /// Applies the settings to the defaults.
     fn merge(&self) -> Result<Config, ConfigProblem> {
         let mut tree = serde_json::to_value(Config::folder(DATA_FOLDER)).unwrap_or_default();
         for (name, setting) in self.sources.settings() {
@@ -275,7 +276,7 @@ impl ConfigLayers {
                 *slot = setting.node.to_json();
             }
         }
-        // One that is no profile is refused below, by its own key.
+        // An invalid profile is refused below, under its own key.
         let profile = tree.pointer("/gts/profile").cloned().unwrap_or_default();
         let profile = serde_json::from_value(profile).unwrap_or(IdentifierProfile::Relaxed);
         let config = contract::under_profile(profile, || serde_path_to_error::deserialize(tree));
@@ -290,11 +291,11 @@ impl ConfigLayers {
     }
 }
 
-/// Puts the URL that `storage.url_file` holds in force.
+/// Reads the URL from `storage.url_file`.
 fn read_url(config: &mut Config) -> Result<(), String> {
     let Some(file) = &config.storage.url_file else { return Ok(()) };
     if config.storage.url.is_some() {
-        return Err("stands beside `storage.url`; give one of them".to_owned());
+        return Err("is set together with `storage.url`; set only one of them".to_owned());
     }
     let text = read(file).map_err(|error| format!("the file cannot be read: {error}"))?;
     config.storage.url = Some(DatabaseUrl(text.trim().to_owned()));
@@ -315,9 +316,9 @@ fn nearest_known(path: &str) -> Option<&'static str> {
     nearest_path(path, KEYS.iter().map(|key| key.name).chain(keys::sections()))
 }
 
-/// What serde says, in our words where it speaks of Rust.
+/// The message of serde, reworded where it names Rust types.
 fn explain(said: &str) -> String {
-    // A refusal of the contract's own brings its code along, which means nothing to an operator.
+    // An error of the contract contains its code, which means nothing to an operator.
     let said = contract::Kind::of_text(said).map_or(said, |(_, detail)| detail);
     let mut quoted = said.split('`').skip(1).step_by(2);
     if said.starts_with("unknown field") {

@@ -1,14 +1,14 @@
-//! The section `logging`: what the program says of itself.
+//! The section `logging`: the log lines of the program.
 
 use serde::{Deserialize, Serialize};
 
-/// What the program says of itself.
+/// The log lines of the program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoggingConfig {
-    /// How much is said: a level, or levels by target (`info,event_broker=debug`).
+    /// What is logged: a level, or levels by target (`info,event_broker=debug`).
     pub level: String,
-    /// How it is written.
+    /// The format.
     pub format: LogFormat,
 }
 
@@ -18,12 +18,12 @@ impl Default for LoggingConfig {
     }
 }
 
-/// How the program's log lines are written.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
     /// For people.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }

@@ -1,11 +1,11 @@
-//! What an operator decides: where the log lies, what is declared, what is let through, how much is too much.
+//! The configuration by the operator: the place of the log, what is declared, what is permitted, and the limits.
 //!
-//! - [`Config`] is plain values. Whatever is in force was typed, checked and has a source by the time it is one.
-//! - [`load`] lays the layers over each other, weakest first: built-in defaults, the file, the environment, flags.
-//! - A key that is not known, a value of another type and a value out of range are refused, each with its place.
-//! - [`keys::KEYS`] lists every key; docs, checks and suggestions are made from it.
+//! - [`Config`] has plain values, which were checked and have a known source.
+//! - [`load`] combines the layers; later ones win: built-in defaults, the file, the environment, flags.
+//! - An unknown key, a value of another type and a value out of range are refused, each with its place.
+//! - [`keys::KEYS`] lists every key; documentation, checks and suggestions are made from it.
 //!
-//! Reading the environment and the command line is the caller's business; doing what a key says is the room's it names.
+//! The caller reads the environment and the command line; the modules that a key concerns do what it says.
 
 mod file_budget;
 mod key;
@@ -38,25 +38,25 @@ use contract::{NewEventType, NewTopic, TopicId};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// The broker's configuration. `Default` is a broker in memory that takes registered types only.
+/// The broker's configuration. `Default` is a broker in memory that accepts registered types only.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Where the log lies, and how long events stay in it.
+    /// The place of the log, and how long events stay in it.
     pub storage: StorageConfig,
     /// How large a batch may be.
     pub batch: BatchConfig,
     /// How long a long poll waits.
     pub polling: PollingConfig,
-    /// How readers are served.
+    /// Readers.
     pub consumer: ConsumerConfig,
-    /// How work on events is tried.
+    /// Claims of events.
     pub claims: ClaimsConfig,
-    /// How events are pushed.
+    /// Deliveries to subscribers.
     pub dispatch: DispatchConfig,
     /// The HTTP server.
     pub server: HttpServerConfig,
-    /// What the program says of itself.
+    /// Log lines.
     pub logging: LoggingConfig,
     /// Event types.
     pub types: TypesConfig,
@@ -64,22 +64,22 @@ pub struct Config {
     pub gts: GtsConfig,
     /// Tenants.
     pub tenant: TenantConfig,
-    /// Requests that are sent again.
+    /// Repeated requests.
     pub idempotency: IdempotencyConfig,
     /// Topics registered at start.
     pub topics: Vec<NewTopic>,
     /// Event types registered at start.
     pub event_types: Vec<NewEventType>,
-    /// Which topic the events of a type go to, where the type itself does not say.
+    /// The topics of events whose type names none.
     pub routes: Vec<TopicRoute>,
-    /// Where everything else goes; registered at start.
+    /// The topic of all other events; registered at start.
     pub default_topic: Option<TopicId>,
-    /// Chores.
+    /// Periodic work.
     pub maintenance: MaintenanceConfig,
 }
 
 impl Config {
-    /// A broker that keeps its log in this folder.
+    /// A broker with its log in this folder.
     pub fn folder(path: impl Into<PathBuf>) -> Self {
         Self { storage: StorageConfig::folder(path), ..Self::default() }
     }

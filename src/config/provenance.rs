@@ -1,4 +1,4 @@
-//! Where each value in force came from.
+//! The source of each value in force.
 
 use super::keys::KEYS;
 use super::yaml::YamlNode;
@@ -8,15 +8,15 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Where a value came from.
+/// The source of a value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "from", rename_all = "lowercase")]
 pub enum ValueSource {
-    /// Nobody said otherwise.
+    /// The built-in default.
     Default,
     /// A line of the file.
     File {
-        /// The file as it was named.
+        /// The file, as it was named.
         file: Arc<PathBuf>,
         /// The line, from 1.
         line: u64,
@@ -43,13 +43,13 @@ impl ValueSource {
     }
 }
 
-/// Where every value came from.
+/// The sources of all values.
 #[derive(Debug, Clone, Default)]
 pub struct ValueSources {
     settings: BTreeMap<&'static str, KeySetting>,
 }
 
-/// A key that somebody set.
+/// A key that was set.
 #[derive(Debug, Clone)]
 pub(super) struct KeySetting {
     pub(super) source: ValueSource,
@@ -57,7 +57,7 @@ pub(super) struct KeySetting {
 }
 
 impl ValueSources {
-    /// Where the value of a key came from, or what stands inside it: `polling.max_timeout_secs`, `topics[2].id`.
+    /// The source of a key's value, or of a member inside it: `polling.max_timeout_secs`, `topics[2].id`.
     #[must_use]
     pub fn of(&self, path: &str) -> ValueSource {
         let name = path.split('[').next().unwrap_or(path);
@@ -75,7 +75,7 @@ impl ValueSources {
         KEYS.iter().map(|key| (key.name, self.of(key.name)))
     }
 
-    /// Whether a key has the value it has by default.
+    /// Whether a key has its default value.
     #[must_use]
     pub fn is_default(&self, name: &str) -> bool {
         !self.settings.contains_key(name)

@@ -1,6 +1,6 @@
-//! The sections of the configuration, one struct each, with what is in force when nobody says otherwise.
+//! The sections of the configuration, one struct each, with their defaults.
 //!
-//! - Every member is a key of [`super::keys::KEYS`], spelt the same; a test holds the two against each other.
+//! - Every member is a key of [`super::keys::KEYS`], with the same spelling; a test compares the two.
 //! - Units are suffixes of a name (`max_timeout_secs`).
 
 use contract::{ClaimOrder, IdPattern, IdentifierProfile, TopicId, limits};
@@ -29,9 +29,9 @@ impl Default for BatchConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PollingConfig {
-    /// How long a poll waits that does not say, in seconds.
+    /// How long a poll without a timeout waits, in seconds.
     pub default_timeout_secs: u64,
-    /// The longest a poll may ask to wait, in seconds.
+    /// The longest timeout of a poll, in seconds.
     pub max_timeout_secs: u64,
     /// Without effect: polls are woken by the append. Accepted so that existing configurations stay valid.
     pub poll_interval_ms: u64,
@@ -47,15 +47,15 @@ impl Default for PollingConfig {
     }
 }
 
-/// How readers are served.
+/// Readers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ConsumerConfig {
-    /// Events in an answer when the request names no `limit`.
+    /// Events in a response if the request has no `limit`.
     pub default_limit: usize,
-    /// The largest `limit` a request may name.
+    /// The largest `limit` of a request.
     pub max_limit: usize,
-    /// How long a consumer lives without polling unless it says otherwise, in seconds.
+    /// How long a consumer lives without polling, unless it has its own timeout, in seconds.
     pub session_timeout_secs: i64,
 }
 
@@ -69,21 +69,21 @@ impl Default for ConsumerConfig {
     }
 }
 
-/// How work on events is tried, where neither the claim nor its handler says otherwise.
+/// Claims, unless the claim or its handler has its own settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClaimsConfig {
-    /// How long a claim holds without a heartbeat, in seconds.
+    /// How long a claim is valid without a heartbeat, in seconds.
     pub lease_secs: u64,
-    /// How often a worker is told to send a heartbeat, in seconds.
+    /// How often a worker should send a heartbeat, in seconds.
     pub heartbeat_secs: u64,
-    /// After this many failed attempts an event is a dead letter.
+    /// After this many failed attempts an event becomes a dead letter.
     pub max_attempts: u32,
-    /// The wait after a first failure, in seconds; it doubles with every further one.
+    /// The back-off after the first failure, in seconds; it doubles with every further one.
     pub backoff_secs: u64,
-    /// What order the events of one aggregate keep.
+    /// The order of the events of one aggregate.
     pub order: ClaimOrder,
-    /// After so many days handlers and groups that nobody uses are forgotten; 0: never.
+    /// After how many days without use handlers and groups are removed; 0: never.
     pub unused_days: u64,
 }
 
@@ -100,27 +100,27 @@ impl Default for ClaimsConfig {
     }
 }
 
-/// How events are pushed to subscribers.
+/// Deliveries to subscribers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DispatchConfig {
-    /// Whether this broker pushes at all.
+    /// Whether this broker delivers.
     pub enabled: bool,
     /// Whether targets in private networks may be called.
     pub allow_private_targets: bool,
     /// Hosts that may be called; empty: all.
     pub allowed_hosts: Vec<String>,
-    /// Most deliveries at a time in the default pool.
+    /// Most deliveries at the same time in the default pool.
     pub concurrency: u32,
-    /// Most jobs of one log that failed and wait, or were given up.
+    /// Most jobs of one log that have failed and wait, or were given up.
     pub max_open_jobs: u32,
-    /// How long one of several brokers has the jobs of a log to itself, in seconds.
+    /// The lease under which one of several brokers delivers the jobs of a log, in seconds.
     pub lease_secs: u64,
-    /// What the broker calls itself when it asks a receiver for its consent.
+    /// The name by which the broker identifies itself when it requests a receiver's consent.
     pub origin: String,
-    /// A PEM file with roots that are trusted besides the machine's.
+    /// A PEM file with root certificates that are trusted in addition to the machine's.
     pub ca_file: Option<PathBuf>,
-    /// What the secrets of subscriptions are sealed with.
+    /// The key that encrypts the secrets of subscriptions.
     pub secret_key: Option<SecretKey>,
 }
 
@@ -140,7 +140,7 @@ impl Default for DispatchConfig {
     }
 }
 
-/// A secret of the operator's. Never shown.
+/// A secret of the operator. It is never shown.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct SecretKey(pub String);
@@ -161,11 +161,11 @@ impl Serialize for SecretKey {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpServerConfig {
-    /// Where it listens; port 0 takes a free one.
+    /// The address it listens on; port 0 selects a free one.
     pub listen: SocketAddr,
     /// Listen beyond loopback without authentication.
     pub insecure: bool,
-    /// Hosts it answers for besides loopback names and the address it listens on.
+    /// Hosts that it accepts besides loopback names and the address it listens on.
     pub allowed_hosts: Vec<String>,
     /// Most open connections.
     pub max_connections: usize,
@@ -173,31 +173,32 @@ pub struct HttpServerConfig {
     pub max_connections_per_address: usize,
     /// Most polls, streams and other requests that wait at the same time, over all connections.
     pub max_waits: usize,
-    /// Most of them from one address.
+    /// Most waiting requests from one address.
     pub max_waits_per_address: usize,
-    /// How long the head of a request may take, counted from the end of the last one: a connection may idle this long.
+    /// The longest time until a request's head is complete, from the end of the last request; a connection may be idle
+    /// this long.
     pub header_timeout_secs: u64,
-    /// The longest wait between two pieces of a body, in seconds.
+    /// The longest wait between two parts of a body, in seconds.
     pub body_timeout_secs: u64,
-    /// How long a request may take altogether, in seconds; not for polls and streams.
+    /// The longest time for a whole request, in seconds; not for polls and streams.
     pub request_timeout_secs: u64,
-    /// How long a client may take nothing of what is sent to it, in seconds.
+    /// How long a client may accept nothing of what is sent to it, in seconds.
     pub write_timeout_secs: u64,
-    /// How long an import goes on whose report the client does not read, in seconds.
+    /// How long an import continues while the client does not read its report, in seconds.
     pub import_unread_timeout_secs: u64,
     /// The largest head of a request, in bytes.
     pub max_header_bytes: usize,
-    /// Bytes of request bodies held at the same time, over all connections.
+    /// Most bytes of request bodies in memory at the same time, over all connections.
     pub max_inflight_bytes: usize,
-    /// Bytes of events in answers that are being sent at the same time, over all connections.
+    /// Most bytes of events in responses that are being sent at the same time, over all connections.
     pub max_answer_bytes: usize,
-    /// How much of these one address may hold, in percent.
+    /// The share of these bytes that one address may hold, in percent.
     pub address_share_percent: usize,
-    /// How long a stopping server waits for what is in flight, in seconds.
+    /// How long a stopping server waits for requests in flight, in seconds.
     pub drain_timeout_secs: u64,
     /// Browsers.
     pub cors: CorsConfig,
-    /// Whether answers are compressed for clients that take it.
+    /// Whether responses are compressed for clients that accept it.
     pub compression: bool,
     /// Threads that serve requests; absent: by the number of cores.
     pub threads: Option<usize>,
@@ -261,7 +262,7 @@ pub enum UnregisteredPolicy {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GtsConfig {
-    /// How strict they are.
+    /// Which identifiers are accepted.
     pub profile: IdentifierProfile,
 }
 
@@ -269,7 +270,7 @@ pub struct GtsConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TenantConfig {
-    /// Whether an event must name its tenant.
+    /// Whether every event must have a tenant.
     pub required: bool,
 }
 
@@ -279,16 +280,16 @@ impl Default for TenantConfig {
     }
 }
 
-/// Requests that are sent again.
+/// Repeated requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct IdempotencyConfig {
-    /// How long the answer to a request with an `Idempotency-Key` is kept, in hours.
+    /// How long the response to a request with an `Idempotency-Key` is stored, in hours.
     pub key_retention_hours: u32,
 }
 
 impl IdempotencyConfig {
-    /// The same in milliseconds.
+    /// This retention in milliseconds.
     #[must_use]
     pub fn key_retention_millis(&self) -> i64 {
         i64::from(self.key_retention_hours) * 3_600_000
@@ -301,13 +302,13 @@ impl Default for IdempotencyConfig {
     }
 }
 
-/// Events whose type matches go to this topic; the most specific route wins.
+/// The topic of events whose type matches; the most specific route wins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TopicRoute {
-    /// Which types.
+    /// The types.
     #[serde(rename = "type")]
     pub pattern: IdPattern,
-    /// Where to.
+    /// The topic.
     pub topic: TopicId,
 }

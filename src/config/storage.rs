@@ -1,4 +1,4 @@
-//! The section `storage`: what keeps the log, where, for how long, and with how much room.
+//! The section `storage`: the engine and place of the log, how long events stay, and how much space must be free.
 
 use contract::limits;
 use log::file::SpaceLimits;
@@ -6,37 +6,37 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where a log lies, and how long events stay in it.
+/// The place of the log, and how long events stay in it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StorageConfig {
     /// What keeps the log.
     #[serde(rename = "type")]
     pub engine: StorageEngine,
-    /// The folder of the file engine, and of logs that topics keep in files of their own; made when missing. Empty: a
-    /// broker in memory has none.
+    /// The folder of the file engine, and of side logs in files; created if it is missing. Empty: a broker in memory
+    /// has none.
     pub path: PathBuf,
     /// Segments are sealed at this size, in bytes.
     pub segment_bytes: u64,
-    /// Less free space than this on a volume of the log is warned of, in bytes; 0: never.
+    /// The broker warns if a volume of the log has less free space, in bytes; 0: never.
     pub free_space_warn_bytes: u64,
-    /// With less free space than this on its volume a log stores nothing that makes it grow, in bytes; 0: it always does.
+    /// With less free space on its volume, a log stores nothing that makes it grow, in bytes; 0: off.
     pub free_space_refuse_bytes: u64,
-    /// How long events stay in topics that do not say so themselves, in days; absent: for ever.
+    /// How long events stay in topics without a retention of their own, in days; absent: for ever.
     pub retention_days: Option<u32>,
-    /// Folders outside `path` where topics may have a log of their own.
+    /// Folders outside `path` in which topics may have a log of their own.
     pub locations: Vec<PathBuf>,
-    /// Whether topics may have a log of their own in memory or in the data folder. Where not, only in `locations`.
+    /// Whether topics may have a log of their own in memory or in the data folder. If not, only in `locations`.
     pub side_logs: bool,
     /// The database of the database engine, as the role that appends and reads.
     pub url: Option<DatabaseUrl>,
-    /// A file with that URL; read when the configuration is loaded.
+    /// A file with that URL; it is read when the configuration is loaded.
     pub url_file: Option<PathBuf>,
-    /// The same database as its owner, to create and update the schema; absent: `url` does.
+    /// The same database with the role of its owner, which creates and updates the schema; absent: `url` is used.
     pub owner_url: Option<DatabaseUrl>,
-    /// The same database as the role that may remove what retention lets go; absent: `url` tries.
+    /// The same database with a role that may remove events for retention; absent: `url` is used.
     pub maintenance_url: Option<DatabaseUrl>,
-    /// Whether a database beyond this machine must prove its name by a certificate.
+    /// Whether a database on another machine must prove its name with a certificate.
     pub require_tls: bool,
 }
 
@@ -46,7 +46,7 @@ impl StorageConfig {
         Self { engine: StorageEngine::File, path: path.into(), ..Self::default() }
     }
 
-    /// The database at `url`; the broker's tables lie in the folder `path`, or in memory where that is empty.
+    /// The database at `url`; the broker's tables are in the folder `path`, or in memory if that is empty.
     pub fn database(url: impl Into<String>, path: impl Into<PathBuf>) -> Self {
         Self {
             engine: StorageEngine::Database,
@@ -56,13 +56,13 @@ impl StorageConfig {
         }
     }
 
-    /// How much space must be free on the volumes of the logs.
+    /// The free space that the volumes of the logs must have.
     #[must_use]
     pub const fn space_limits(&self) -> SpaceLimits {
         SpaceLimits { warn_bytes: self.free_space_warn_bytes, refuse_bytes: self.free_space_refuse_bytes }
     }
 
-    /// How long events stay in topics that do not say so themselves, in milliseconds.
+    /// How long events stay in topics without a retention of their own, in milliseconds.
     #[must_use]
     pub fn retention_millis(&self) -> Option<i64> {
         self.retention_days.map(|days| i64::from(days) * 86_400_000)
@@ -93,7 +93,7 @@ impl Default for StorageConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StorageEngine {
-    /// Memory; gone when the broker is.
+    /// Memory; its contents end with the broker.
     Memory,
     /// A folder of files.
     File,
@@ -102,7 +102,7 @@ pub enum StorageEngine {
 }
 
 impl StorageEngine {
-    /// The name a topic's `streaming.type` has for it.
+    /// The name of the engine in a topic's `streaming.type`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -113,7 +113,7 @@ impl StorageEngine {
     }
 }
 
-/// Where a database is and who asks. Shown without its password, wherever it is shown.
+/// The address of a database, with the role. It is always shown without its password.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct DatabaseUrl(pub String);

@@ -1,21 +1,21 @@
-//! Which known name somebody meant.
+//! Suggests the known name that a misspelt one was probably meant to be.
 //!
-//! - Case and the separators `_`, `-` do not count, so another spelling of a name is at distance nothing.
-//! - There is always an answer as long as something is known.
+//! - Case and the separators `_`, `-` do not count: other spellings of a name have distance 0.
+//! - There is always a suggestion if at least one name is known.
 
-/// The known name that is nearest to what was written; the earlier one of two that are equally near.
+/// The known name with the smallest distance; the earlier one of two with the same distance.
 pub(super) fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let folded = fold(written);
     known.min_by_key(|name| distance(&folded, &fold(name)))
 }
 
-/// The same, if it is so near that a slip is likely: at most one edit for every ten characters, or two.
+/// The nearest known name, if a typing error is likely: at most one edit for every ten characters, or two.
 pub(crate) fn likely_name<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let folded = fold(written);
     let edits_max = (folded.len() / 10).max(2);
     let edits = |name: &str| {
         let name = fold(name);
-        // What both begin with costs nothing to compare: names of one family are long and differ at their ends.
+        // A common prefix costs nothing to compare: names of one family are long and differ at their ends.
         let common = folded.iter().zip(&name).take_while(|(a, b)| a == b).count();
         let (rest, other) = (folded.get(common..).unwrap_or_default(), name.get(common..).unwrap_or_default());
         (rest.len().abs_diff(other.len()) <= edits_max).then(|| distance(rest, other))
@@ -24,7 +24,7 @@ pub(crate) fn likely_name<'a>(written: &str, known: impl Iterator<Item = &'a str
     near.min_by_key(|(edits, _)| *edits).filter(|(edits, _)| *edits <= edits_max).map(|(_, name)| name)
 }
 
-/// The same for paths: a name that stands in the wrong section is near too.
+/// The nearest path; a name in the wrong section has a small distance, too.
 pub(super) fn nearest_path<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let last = |path: &str| fold(path.rsplit('.').next().unwrap_or(path));
     let (folded, name) = (fold(written), last(written));
@@ -34,14 +34,14 @@ pub(super) fn nearest_path<'a>(written: &str, known: impl Iterator<Item = &'a st
     })
 }
 
-/// How far away the right name in another section is, in edits.
+/// The distance of the right name in another section, in edits.
 const MOVED: usize = 2;
 
 fn fold(name: &str) -> Vec<char> {
     name.chars().filter(|c| !matches!(c, '_' | '-')).map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// Edits between two names: a character more, fewer, another, or two that changed places.
+/// Edits between two names: an inserted, deleted or replaced character, or two swapped ones.
 fn distance(a: &[char], b: &[char]) -> usize {
     let mut two_ago: Vec<usize> = Vec::new();
     let mut above: Vec<usize> = (0..=b.len()).collect();

@@ -1,8 +1,9 @@
-//! Whether values are ones a broker can work with: each by itself, and together.
+//! Checks the values of the configuration: each by itself, and together.
 //!
-//! - What is written for a key must be of its type and within its bounds ([`fits`]).
-//! - What is in force together must make sense together ([`values`]).
-//! - A default that nobody set follows what somebody did set, its maximum for one ([`follow`]); one that was set never changes silently.
+//! - A value must have the type of its key and be within its bounds ([`fits`]).
+//! - The values in force must be consistent ([`values`]).
+//! - A default follows a related value that was set, such as its maximum ([`derive_defaults`]); a value that was set
+//!   never changes silently.
 
 use super::keys::{ConfigKey, ValueType};
 use super::suggestion::nearest;
@@ -11,7 +12,7 @@ use super::{Config, HostPattern, StorageConfig, StorageEngine, ValueSources, Web
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Whether a key takes what is written; else what it takes.
+/// Whether a value fits its key; `Err` says what is expected.
 pub(super) fn fits(key: &ConfigKey, node: &YamlNode) -> Result<(), String> {
     let refusal = || Err(format!("expected {}, found {}", key.expects, found(&node.value)));
     match (key.expects, &node.value) {
@@ -27,7 +28,7 @@ pub(super) fn fits(key: &ConfigKey, node: &YamlNode) -> Result<(), String> {
         }
         (ValueType::Text(_), YamlValue::Text(_)) => Ok(()),
         (ValueType::Text(_) | ValueType::Word(_), YamlValue::Flag(_) | YamlValue::Number(_)) => Err(format!(
-            "expected {}, found {}; text stands in quotes where it looks like one",
+            "expected {}, found {}; put text that looks like one in quotes",
             key.expects,
             node.value.name()
         )),
@@ -48,7 +49,7 @@ fn fits_words(key: &ConfigKey, words: &'static [&'static str], text: &str) -> Re
     Err(format!("expected {}; did you mean `{meant}`?", key.expects))
 }
 
-/// Numbers are told, since no number is a secret; text is not.
+/// Describes a value: numbers by their value, since no number is a secret; texts by their type only.
 fn found(value: &YamlValue) -> String {
     match value {
         YamlValue::Number(number) => number.to_string(),
@@ -56,7 +57,7 @@ fn found(value: &YamlValue) -> String {
     }
 }
 
-/// What is wrong with a member of a list of texts, if something is.
+/// The first invalid member of a list of texts, if there is one.
 fn odd_text(value: &YamlValue) -> Option<String> {
     match value {
         YamlValue::Text(text) if text.trim().is_empty() => Some("an empty text".to_owned()),
@@ -65,7 +66,7 @@ fn odd_text(value: &YamlValue) -> Option<String> {
     }
 }
 
-/// Lowers the defaults that nobody set to the maxima that somebody did; a database that somebody named is the log.
+/// Lowers defaults to maxima that were set; if a database is configured, it is the log.
 pub(super) fn derive_defaults(config: &mut Config, sources: &ValueSources) {
     if config.storage.url.is_some() && sources.is_default("storage.type") {
         config.storage.engine = StorageEngine::Database;
@@ -92,7 +93,7 @@ pub(super) fn derive_defaults(config: &mut Config, sources: &ValueSources) {
     }
 }
 
-/// What is wrong with the values that are in force together: the key to blame, and why.
+/// The inconsistencies between values in force: the key to change, and the reason.
 pub(super) fn values(config: &Config, sources: &ValueSources) -> Vec<(String, String)> {
     let mut wrong = Vec::new();
     let mut refuse = |key: &str, detail: String| wrong.push((key.to_owned(), detail));
@@ -107,7 +108,7 @@ pub(super) fn values(config: &Config, sources: &ValueSources) -> Vec<(String, St
         let detail = above(consumer.default_limit as u64, "consumer.max_limit", consumer.max_limit as u64);
         refuse("consumer.default_limit", detail);
     }
-    // A lease of one second leaves no room for a shorter heartbeat in whole seconds.
+    // With a lease of one second, no shorter heartbeat in whole seconds is possible.
     if claims.heartbeat_secs >= claims.lease_secs.max(2) {
         let detail = above(claims.heartbeat_secs, "claims.lease_secs", claims.lease_secs).replace("above", "not below");
         refuse("claims.heartbeat_secs", detail);
@@ -131,7 +132,7 @@ pub(super) fn values(config: &Config, sources: &ValueSources) -> Vec<(String, St
     wrong
 }
 
-/// Names that the server answers for, and origins whose pages may call it.
+/// Checks the accepted hosts, and the origins whose pages may call the server.
 fn browsers(config: &Config, refuse: &mut impl FnMut(&str, String)) {
     for (index, host) in config.server.allowed_hosts.iter().enumerate() {
         if let Err(detail) = HostPattern::parse(host) {
@@ -145,7 +146,7 @@ fn browsers(config: &Config, refuse: &mut impl FnMut(&str, String)) {
     }
 }
 
-/// A database has a URL, and URLs are ones we know how to reach.
+/// Checks that a database has a URL, and that URLs have a known scheme.
 fn databases(config: &Config, refuse: &mut impl FnMut(&str, String)) {
     let StorageConfig { engine, url, owner_url, maintenance_url, .. } = &config.storage;
     if *engine == StorageEngine::Database && url.is_none() {
@@ -159,7 +160,7 @@ fn databases(config: &Config, refuse: &mut impl FnMut(&str, String)) {
     }
 }
 
-/// The log's folder can be one, and topics' own folders are elsewhere.
+/// Checks that the log's folder can be used, and that topics' own folders are outside of it.
 fn folders(config: &Config, refuse: &mut impl FnMut(&str, String)) {
     let storage = &config.storage;
     if storage.engine != StorageEngine::Memory
@@ -173,14 +174,14 @@ fn folders(config: &Config, refuse: &mut impl FnMut(&str, String)) {
         if absolute(location).starts_with(absolute(&storage.path)) {
             refuse(&key, "must lie outside `storage.path`".to_owned());
         } else if storage.locations.iter().take(index).any(|earlier| absolute(earlier) == absolute(location)) {
-            refuse(&key, "stands in the list twice".to_owned());
+            refuse(&key, "is in the list twice".to_owned());
         } else if let Some(detail) = unusable(location) {
             refuse(&key, detail);
         }
     }
 }
 
-/// Why a path cannot be a folder, if that can be seen already. A missing one is made later.
+/// Why a path cannot be used as a folder, if that can be seen now. A missing folder is created later.
 fn unusable(path: &Path) -> Option<String> {
     match std::fs::metadata(path) {
         Ok(found) if found.is_dir() => None,
@@ -190,7 +191,7 @@ fn unusable(path: &Path) -> Option<String> {
     }
 }
 
-/// Nothing is declared twice.
+/// Refuses what is declared twice.
 fn repeated(config: &Config, refuse: &mut impl FnMut(&str, String)) {
     for (index, topic) in config.topics.iter().enumerate() {
         if config.topics.iter().take(index).any(|earlier| earlier.id == topic.id) {
@@ -204,7 +205,7 @@ fn repeated(config: &Config, refuse: &mut impl FnMut(&str, String)) {
     }
 }
 
-/// Nothing is declared as, or sent to, one of the broker's own topics.
+/// Refuses declarations of, and routes to, the broker's own topics.
 fn reserved(config: &Config, refuse: &mut impl FnMut(&str, String)) {
     let topics = config.topics.iter().enumerate().map(|(index, topic)| (format!("topics[{index}].id"), &topic.id));
     let types = config.event_types.iter().enumerate();
@@ -219,7 +220,7 @@ fn reserved(config: &Config, refuse: &mut impl FnMut(&str, String)) {
     }
 }
 
-/// A level, or levels by target.
+/// What is wrong with a level, or with levels by target.
 fn odd_level(level: &str) -> Option<String> {
     const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
     let is_target = |text: &str| {
@@ -235,7 +236,7 @@ fn odd_level(level: &str) -> Option<String> {
     })
 }
 
-/// What is wrong with an origin, if something is. A browser sends a scheme, a host and perhaps a port.
+/// What is wrong with an origin. A browser sends a scheme, a host and perhaps a port.
 fn odd_origin(origin: &str) -> Option<&'static str> {
     if origin == "*" {
         return Some(

@@ -1,7 +1,7 @@
-//! Hosts and origins as HTTP headers spell them (`Host`, `Origin`), and the patterns an operator allows.
+//! Hosts and origins in HTTP headers (`Host`, `Origin`), and the patterns that an operator permits.
 //!
-//! - Comparing ignores letter case, a final dot and how an IP address is spelt.
-//! - A [`HostPattern`] has no port: port forwarding and proxies change it, and it tells nothing about who sent the request.
+//! - Comparisons ignore letter case, a trailing dot and the spelling of an IP address.
+//! - A [`HostPattern`] has no port: port forwarding and proxies change it, and it says nothing about the sender.
 //! - A [`WebOrigin`] has one, written or implied by its scheme.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// A host: a DNS name or an IP address.
 #[derive(Debug, Clone, Copy)]
 pub enum WebHost<'a> {
-    /// A name, in any letter case, without a final dot.
+    /// A name, in any letter case, without a trailing dot.
     Name(&'a str),
     /// An address; an IPv4 address mapped into IPv6 is the IPv4 address.
     Address(IpAddr),
@@ -20,11 +20,11 @@ pub enum WebHost<'a> {
 pub struct WebAuthority<'a> {
     /// The host.
     pub host: WebHost<'a>,
-    /// The port, where one is written.
+    /// The port, if there is one.
     pub port: Option<u16>,
 }
 
-/// A host that is allowed, or all names below one.
+/// A permitted host, or all names below one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostPattern {
     /// This name, in lower case.
@@ -35,7 +35,7 @@ pub enum HostPattern {
     Address(IpAddr),
 }
 
-/// An origin: scheme, host and port, in the form a browser sends.
+/// An origin: scheme, host and port, as a browser sends it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebOrigin {
     is_https: bool,
@@ -44,7 +44,7 @@ pub struct WebOrigin {
 }
 
 impl<'a> WebHost<'a> {
-    /// A host without a port; an IPv6 address stands in brackets.
+    /// Parses a host without a port; an IPv6 address is in brackets.
     #[must_use]
     pub fn parse(text: &'a str) -> Option<Self> {
         if let Some(inner) = text.strip_prefix('[') {
@@ -61,7 +61,7 @@ impl<'a> WebHost<'a> {
         (name.len() <= 253 && name.split('.').all(is_label)).then_some(Self::Name(name))
     }
 
-    /// Whether this always means the machine itself: browsers resolve these names to loopback addresses without asking DNS.
+    /// Whether this is always the machine itself: browsers resolve these names to loopback addresses without DNS.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
         match self {
@@ -75,11 +75,11 @@ impl<'a> WebHost<'a> {
 }
 
 impl<'a> WebAuthority<'a> {
-    /// A host and perhaps a port.
+    /// Parses a host, perhaps with a port.
     #[must_use]
     pub fn parse(text: &'a str) -> Option<Self> {
         let (host, port) = match text.rsplit_once(':') {
-            // The colons of an address in brackets are not a port's.
+            // The colons of an address in brackets do not separate a port.
             Some((host, port)) if !text.ends_with(']') => (host, port),
             _ => (text, ""),
         };
@@ -92,7 +92,7 @@ impl<'a> WebAuthority<'a> {
 }
 
 impl HostPattern {
-    /// A host, or `*.` and a name for all names below it; what is wrong with it otherwise.
+    /// Parses a host, or `*.` and a name for all names below it; `Err` says what is wrong.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         if text == "*" {
             return Err("`*` would let every web page read and write everything by DNS rebinding, because no \
@@ -108,7 +108,7 @@ impl HostPattern {
         }
     }
 
-    /// Whether this host is meant.
+    /// Whether this host matches.
     #[must_use]
     pub fn matches(&self, host: &WebHost<'_>) -> bool {
         match (self, host) {
@@ -124,7 +124,8 @@ impl HostPattern {
 }
 
 impl WebOrigin {
-    /// An origin such as `https://example.com` or `http://localhost:3000`, without a path. `null` is none.
+    /// Parses an origin such as `https://example.com` or `http://localhost:3000`, without a path. `null` is not an
+    /// origin.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (is_https, authority) = match (text.strip_prefix("https://"), text.strip_prefix("http://")) {
@@ -140,8 +141,8 @@ impl WebOrigin {
         Some(Self { is_https, host, port: port.unwrap_or(default_port(is_https)) })
     }
 
-    /// Whether a request with this authority went to this origin. The scheme is not compared: a proxy in front of the server
-    /// may have taken TLS off.
+    /// Whether a request with this authority was sent to this origin. The scheme is not compared: a proxy in front of
+    /// the server may have terminated TLS.
     #[must_use]
     pub fn is_at(&self, authority: &WebAuthority<'_>) -> bool {
         self.host.matches(&authority.host) && authority.port.unwrap_or(default_port(self.is_https)) == self.port

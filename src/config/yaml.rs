@@ -1,7 +1,7 @@
-//! A YAML document as a tree in which every node knows its line.
+//! A YAML document as a tree in which every node has its line.
 //!
-//! - `yes`, `on` and the like are text: only `true` and `false` are booleans.
-//! - Nesting, size and what aliases unfold to are bounded; a name that stands twice is refused.
+//! - `yes`, `on` and similar words are text: only `true` and `false` are booleans.
+//! - Nesting, size and the expansion of aliases are bounded; a duplicate name is refused.
 
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -9,22 +9,22 @@ use serde_json::Number;
 use serde_saphyr::{Error, Location, Options, Spanned};
 use std::fmt;
 
-/// Deepest nesting: a schema as deep as the broker takes one, and the keys above it.
+/// Deepest nesting: the deepest schema that the broker accepts, and the keys above it.
 const DEPTH_MAX: usize = contract::limits::DATA_DEPTH_MAX + 8;
-/// The parser recurses, and a level takes some 40 KiB of stack in a debug build; callers may have less than it needs.
+/// The parser recurses, and a level takes about 40 KiB of stack in a debug build; the caller's stack may be smaller.
 const STACK_BYTES: usize = 16 * 1024 * 1024;
-/// Most events of the parser that aliases may unfold to.
+/// Most parser events that aliases may expand to.
 const ALIAS_EVENTS_MAX: usize = 100_000;
 
-/// A value and where it stands.
+/// A value and its line.
 #[derive(Debug, Clone)]
 pub(super) struct YamlNode {
-    /// The line it is used at, from 1.
+    /// The line where it is used, from 1.
     pub(super) line: u64,
     pub(super) value: YamlValue,
 }
 
-/// A value as YAML has them.
+/// A YAML value.
 #[derive(Debug, Clone)]
 pub(super) enum YamlValue {
     Nothing,
@@ -35,23 +35,23 @@ pub(super) enum YamlValue {
     Map(Vec<YamlMember>),
 }
 
-/// A named value of a map.
+/// A member of a map.
 #[derive(Debug, Clone)]
 pub(super) struct YamlMember {
-    /// The line its name stands at.
+    /// The line of its name.
     pub(super) line: u64,
     pub(super) name: String,
     pub(super) node: YamlNode,
 }
 
-/// Why a text is no document, and at which line where that is known.
+/// Why a text is not a document, with the line if it is known.
 #[derive(Debug)]
 pub(super) struct YamlError {
     pub(super) line: Option<u64>,
     pub(super) reason: String,
 }
 
-/// Reads one document, on a stack of its own.
+/// Parses one document, on a separate stack.
 pub(super) fn parse(text: &str) -> Result<YamlNode, YamlError> {
     let failed = |reason: String| YamlError { line: None, reason };
     std::thread::scope(|scope| {
@@ -65,7 +65,7 @@ fn read(text: &str) -> Result<YamlNode, YamlError> {
     serde_saphyr::from_str_with_options(text, options()).map_err(|error| {
         let line = error.location().filter(|place| *place != Location::UNKNOWN).map(|place| place.line());
         let reason = match error.without_snippet() {
-            Error::DuplicateMappingKey { key: Some(key), .. } => format!("`{key}` stands here a second time"),
+            Error::DuplicateMappingKey { key: Some(key), .. } => format!("`{key}` is there a second time"),
             Error::MultipleDocuments { .. } => "a second document begins here; a configuration is one".to_owned(),
             other => one_line(&other.to_string()),
         };
@@ -74,12 +74,12 @@ fn read(text: &str) -> Result<YamlNode, YamlError> {
 }
 
 impl YamlNode {
-    /// A text that came from elsewhere than a document.
+    /// A text that does not come from a document.
     pub(super) fn text(text: impl Into<String>) -> Self {
         Self { line: 0, value: YamlValue::Text(text.into()) }
     }
 
-    /// The member of this name, if this is a map that has one.
+    /// The member with this name, if this is a map that has one.
     pub(super) fn member(&self, name: &str) -> Option<&YamlMember> {
         match &self.value {
             YamlValue::Map(members) => members.iter().find(|member| member.name == name),
@@ -87,7 +87,7 @@ impl YamlNode {
         }
     }
 
-    /// The line of the deepest node on this way that is there, if any of it is.
+    /// The line of the deepest existing node on this path, if there is one.
     pub(super) fn line_at<'a>(&self, mut way: impl Iterator<Item = &'a str>) -> Option<u64> {
         let step = way.next()?;
         let (line, node) = match &self.value {
@@ -112,7 +112,7 @@ impl YamlNode {
 }
 
 impl YamlValue {
-    /// What it is, for people.
+    /// Its type, for messages.
     pub(super) const fn name(&self) -> &'static str {
         match self {
             Self::Nothing => "nothing",

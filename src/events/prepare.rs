@@ -325,7 +325,7 @@ fn check_data(
     data: &mut Value,
 ) -> Result<SchemaCheck, DataFault> {
     if known.event_type.archived {
-        return Err(Error::invalid("/type", "The event type is archived; it takes no more events.").into());
+        return Err(Error::invalid("/type", "The event type is archived; it accepts no more events.").into());
     }
     let choice = versions::choose(known, event.data_version.as_deref())?;
     if let Some(version) = choice.version {

@@ -359,7 +359,7 @@ pub(crate) async fn unreadable(ledger: &Ledger, range: ReadRange, error: LogErro
                 .to_owned()
         }
     };
-    tracing::warn!(%error, "a damaged record was asked for");
+    tracing::warn!(%error, "a read began with a damaged record");
     Error::new(Kind::Unavailable, detail).with_source(error).with_retry_after(60)
 }
 

@@ -60,5 +60,5 @@ impl ReleasedData {
 
 #[cold]
 fn lost() -> Error {
-    Error::new(Kind::Unavailable, "The event could not be prepared again; send it once more.")
+    Error::new(Kind::Unavailable, "The event could not be prepared again; send it again.")
 }

@@ -65,7 +65,7 @@ pub(super) async fn publish_by_log(
 
 fn in_order(total: usize, answers: Vec<(Vec<usize>, Result<BatchOutcome>)>) -> BatchOutcome {
     let mut outcomes: Vec<Result<PublishedEvent>> = Vec::new();
-    outcomes.resize_with(total, || Err(Error::new(Kind::Unavailable, "The broker gave no answer.")));
+    outcomes.resize_with(total, || Err(Error::new(Kind::Unavailable, "The broker returned no result.")));
     for (indexes, answer) in answers {
         let answer = answer.unwrap_or_else(|error| vec![Err(error); indexes.len()]);
         for (index, outcome) in indexes.into_iter().zip(answer) {

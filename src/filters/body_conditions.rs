@@ -1,4 +1,4 @@
-//! Conditions on the members an event carries in its body.
+//! Conditions on the members in an event's body.
 //!
 //! - The body is parsed at most once per record, only when a condition needs it, and borrows from the text.
 
@@ -16,7 +16,7 @@ pub(super) struct ParsedBody<'r> {
 }
 
 impl<'r> ParsedBody<'r> {
-    /// A body nobody has looked at yet.
+    /// A body that was not parsed yet.
     pub(super) fn new(text: &'r [u8]) -> Self {
         Self { text, members: OnceCell::new() }
     }
@@ -31,7 +31,7 @@ impl<'r> ParsedBody<'r> {
         Some(&self.members()?.event_type.as_ref()?.0)
     }
 
-    /// What kind of thing its subject is.
+    /// The type of its subject.
     pub(super) fn subject_type(&self) -> Option<&str> {
         Some(&self.members()?.subject_type.as_ref()?.0)
     }
@@ -42,7 +42,7 @@ impl<'r> ParsedBody<'r> {
     }
 }
 
-/// The members filters look at; all others are skipped.
+/// The members that filters use; all others are skipped.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct FilterMembers<'r> {
@@ -58,7 +58,7 @@ struct FilterMembers<'r> {
     correlation_id: Option<BorrowedText<'r>>,
     #[serde(borrow)]
     occurred_at: Option<BorrowedText<'r>>,
-    /// Parsed only where a filter asks for labels.
+    /// Parsed only if a filter has labels.
     #[serde(borrow)]
     context: Option<&'r RawValue>,
 }
@@ -67,7 +67,7 @@ struct FilterMembers<'r> {
 #[derive(Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 struct BorrowedText<'r>(#[serde(borrow)] Cow<'r, str>);
 
-/// What a filter wants of the body.
+/// The conditions of a filter on the body.
 pub(super) struct BodyConditions {
     subjects: ValueSet,
     sources: ValueSet,
@@ -78,7 +78,7 @@ pub(super) struct BodyConditions {
 }
 
 impl BodyConditions {
-    /// The conditions of a filter; `None` where it has none.
+    /// The conditions of a filter; `None` if it has none.
     pub(super) fn of(filter: &EventFilter) -> Option<Self> {
         let mut labels: BTreeMap<String, ValueSet> = BTreeMap::new();
         for (key, value) in &filter.context {
@@ -134,7 +134,7 @@ impl BodyConditions {
     }
 }
 
-/// The values one member may have, sorted; none: any, or no value at all.
+/// The values that one member may have, sorted; if empty, any value or none.
 #[derive(Default)]
 struct ValueSet(Vec<String>);
 

@@ -1,13 +1,14 @@
-//! Filters: which stored events a reader wants, compiled once and asked for every record.
+//! Filters: which stored events a reader gets; compiled once, evaluated for every record.
 //!
-//! - Cheapest first: the header decides about tenants, a memo of the header's fingerprints about types, one borrowed
-//!   parse of the body about the other members, and CEL comes last.
-//! - Values of one member widen, different members narrow; so do the values and the keys of `context`.
+//! - The cheapest conditions come first: tenants are in the header, types are decided by a cache of the header's tags,
+//!   other members by one borrowing parse of the body; CEL comes last.
+//! - Several values of one member are alternatives; different members must all match. The same holds for values and
+//!   keys of `context`.
 //! - `occurredFrom` is inclusive, `occurredTo` exclusive.
-//! - An entry of the broker's own matches no filter, not even the empty one.
-//! - A CEL expression that has no answer for an event does not match it, and is counted.
+//! - The broker's own entries match no filter, not even the empty one.
+//! - An event for which a CEL expression cannot be evaluated does not match, and is counted.
 //!
-//! How far a read scans, and what is done with a match, is the reader's business.
+//! Readers decide how far they scan, and what they do with a match.
 
 mod body_conditions;
 mod cel;
@@ -21,7 +22,7 @@ use contract::{EventFilter, IdPattern, Identifier, Result};
 use log::Record;
 use verdict_cache::VerdictCache;
 
-/// A filter ready for use; share it between the tasks that read.
+/// A compiled filter; it can be shared between tasks.
 pub struct CompiledFilter {
     /// Sorted; empty: any tenant, or none.
     tenants: Vec<u128>,
@@ -31,7 +32,7 @@ pub struct CompiledFilter {
     program: Option<CelProgram>,
 }
 
-/// What asking CEL expressions has come to: how often one had no answer, and how much work it was.
+/// Statistics of CEL evaluations: failures, and the work done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FilterStats {
     count: u64,
@@ -52,7 +53,7 @@ pub fn compile(filter: &EventFilter) -> Result<CompiledFilter> {
 }
 
 impl CompiledFilter {
-    /// Whether it takes every event: then there is no need to ask.
+    /// Whether it accepts every event, and need not be evaluated.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tenants.is_empty()
@@ -62,7 +63,7 @@ impl CompiledFilter {
             && self.program.is_none()
     }
 
-    /// Whether it takes this record.
+    /// Whether it accepts this record.
     pub fn matches(&self, record: &Record, failures: &mut FilterStats) -> bool {
         let Some(facets) = &record.header.facets else { return false };
         let body = ParsedBody::new(&record.body);
@@ -76,27 +77,27 @@ impl CompiledFilter {
             && self.program.as_ref().is_none_or(|program| failures.evaluate(program, body.text()))
     }
 
-    /// In a header 0 is no tenant, so it is nobody's.
+    /// In a header, 0 stands for no tenant.
     fn takes_tenant(&self, tenant: u128) -> bool {
         self.tenants.is_empty() || tenant != 0 && self.tenants.binary_search(&tenant).is_ok()
     }
 }
 
 impl FilterStats {
-    /// How often there was no answer: a member was absent, types did not fit, or it took too many steps.
+    /// How many evaluations failed: a member was absent, types did not fit, or there were too many steps.
     #[must_use]
     pub fn count(self) -> u64 {
         self.count
     }
 
-    /// The work so far. One event is bounded, a scan of many is not: past some hundred thousand steps (a few
-    /// milliseconds) a reader should let others run.
+    /// The work so far, in steps. The work for one event is bounded, that of a scan is not: after some hundred thousand
+    /// steps (a few milliseconds) a reader should let other tasks run.
     #[must_use]
     pub fn steps(self) -> u64 {
         self.steps
     }
 
-    /// No answer is no match, and counts.
+    /// A failed evaluation is no match, and is counted.
     fn evaluate(&mut self, program: &CelProgram, body: &[u8]) -> bool {
         let answer = program.matches(body, &mut self.steps);
         self.count += u64::from(answer.is_none());
@@ -104,19 +105,19 @@ impl FilterStats {
     }
 }
 
-/// Patterns of one member, and what they said about the fingerprints seen so far.
+/// The patterns of one member, and their cached verdicts by tag.
 struct TypePatterns {
     patterns: Vec<IdPattern>,
     memo: VerdictCache,
 }
 
 impl TypePatterns {
-    /// `None` where there are no patterns: then any type will do, or none.
+    /// `None` if there are no patterns: any type matches, or none.
     fn of(patterns: &[IdPattern]) -> Option<Self> {
         (!patterns.is_empty()).then(|| Self { patterns: patterns.to_vec(), memo: VerdictCache::new() })
     }
 
-    /// Whether a pattern takes the type with this fingerprint; `name` finds its name in the event.
+    /// Whether a pattern matches the type with this tag; `name` reads its name from the event.
     fn take<'b>(&self, tag: u64, name: impl FnOnce() -> Option<&'b str>) -> bool {
         self.memo.verdict(tag, || {
             let id = name().and_then(|name| Identifier::parse(name).ok());

@@ -1,4 +1,4 @@
-//! Filters, told by which of a few events they take.
+//! Filters, by which of a few events they accept.
 
 use super::*;
 use contract::{Kind, Position, Sequence};
@@ -12,7 +12,7 @@ use uuid::Uuid;
 const TENANT: &str = "a1b2c3d4-e5f6-7890-abcd-ef1234567890";
 const OTHER_TENANT: &str = "00000000-0000-0000-0000-000000000007";
 
-/// Events 1 to 4; the last is as bare as an event can be.
+/// Events 1 to 4; the last has only the required members.
 fn events() -> Vec<Value> {
     vec![
         json!({
@@ -68,8 +68,8 @@ fn record(event: &Value) -> Record {
     }
 }
 
-/// Lines of `filter -> the events it takes[, how many evaluations failed]`; every filter is asked twice, so that what it
-/// remembers counts too.
+/// Lines of `filter -> accepted events[, failed evaluations]`; every filter is evaluated twice, so that its cache is
+/// tested, too.
 #[track_caller]
 fn check(table: &str) {
     let records: Vec<Record> = events().iter().map(record).collect();

@@ -1,7 +1,7 @@
-//! What was decided about a fingerprint, so that the event's text is looked at once per type and not once per event.
+//! Cached verdicts by tag, so that the text is parsed once per type and not once per event.
 //!
-//! - Bounded: a new tag takes the place of an older one; forgetting only costs another look.
-//! - Shared between tasks without a lock: an entry is one word, so it is read whole or not at all.
+//! - The cache is bounded: a new tag replaces an older one; the older one is only decided again.
+//! - It is shared between tasks without a lock: an entry is one word, so it is read completely or not at all.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,12 +15,12 @@ pub(super) struct VerdictCache {
 }
 
 impl VerdictCache {
-    /// Nothing is known yet.
+    /// An empty cache.
     pub(super) fn new() -> Self {
         Self { slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// What was decided about `tag`, or what `decide` says now.
+    /// The cached verdict for `tag`, or that of `decide`.
     pub(super) fn verdict(&self, tag: u64, decide: impl FnOnce() -> bool) -> bool {
         let key = tag & !1;
         let Some(slot) = self.slots.get((tag >> 1) as usize % SLOTS).filter(|_| key != 0) else { return decide() };

@@ -1,9 +1,9 @@
 //! Compaction: a topic that keeps the latest event of each aggregate.
 //!
-//! - The latest event of an aggregate never goes, but for a tombstone past the topic's retention, which takes its aggregate
-//!   with it. Nor does what speaks of no aggregate, nor the topic's last event.
-//! - An engine lets go of a beginning, and of nothing in the middle. So what goes is what lies in front of the first event
-//!   that stays; numbers never change, and readers find more than the latest, never less.
+//! - The latest event of an aggregate is kept, unless it is a tombstone older than the topic's retention, which removes
+//!   the whole aggregate. Events without an aggregate and the topic's last event are kept, too.
+//! - An engine removes only the beginning of a topic, nothing in the middle. So the events before the first one that is
+//!   kept are removed; numbers never change, and readers find more than the latest events, never fewer.
 
 use super::retention::{AgeLimit, trim_allowed};
 use crate::ledger::{AggregateHead, Ledger, RegisteredTopic, read_failed};
@@ -12,20 +12,20 @@ use log::{LogError, ReadLimit, ReadRange, RecordHeader};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// How many events are looked at at a time.
+/// How many headers are read at a time.
 const PAGE: ReadLimit = ReadLimit { records: 512, bytes: 1024 * 1024 };
 
-/// What may go from a topic.
+/// What may be removed from a topic.
 pub(super) struct CompactionRules<'a> {
-    /// Nothing behind this.
+    /// The last sequence that may be removed.
     pub(super) through: Sequence,
-    /// Tombstones stored before this, in milliseconds; none where there is no time.
+    /// Tombstones stored before this time, in milliseconds, may be removed; none if there is no time.
     pub(super) ages: AgeLimit,
-    /// Fingerprints of the event types that are tombstones.
+    /// The tags of the event types that are tombstones.
     pub(super) tombstones: &'a HashSet<u64>,
 }
 
-/// Removes what may go; answers how many sequences went.
+/// Removes what may be removed; returns the number of sequences.
 pub(super) async fn compact(
     ledger: &Ledger,
     topic: &Arc<RegisteredTopic>,
@@ -35,7 +35,7 @@ pub(super) async fn compact(
     trim_allowed(ledger, topic, through).await
 }
 
-/// The last sequence in front of the first event that stays.
+/// The last sequence before the first event that is kept.
 async fn last_removable(
     ledger: &Ledger,
     topic: &RegisteredTopic,
@@ -65,7 +65,7 @@ async fn last_removable(
     Ok(after.min(most))
 }
 
-/// Of each event, where its aggregate stands.
+/// The head of each event's aggregate.
 pub(super) async fn heads_of(
     ledger: &Ledger,
     page: impl Iterator<Item = &RecordHeader>,
@@ -84,7 +84,7 @@ impl CompactionRules<'_> {
         is_latest && !self.is_expired_tombstone(header)
     }
 
-    /// Whether an event is a tombstone past its time.
+    /// Whether an event is a tombstone older than the retention.
     fn is_expired_tombstone(&self, header: &RecordHeader) -> bool {
         let is_tombstone = header.facets.is_some_and(|facets| self.tombstones.contains(&facets.type_tag));
         is_tombstone && self.ages.is_past(header.time)

@@ -1,17 +1,18 @@
-//! Deleting a topic: its events, and everything that was said of it.
+//! Deletes a topic: its events, and everything that is recorded about it.
 //!
 //! ```text
 //!  default log              TopicPlaced (deleting) ─────────────────▶ TopicDeleted ──▶ answer  (a topic of another log)
 //!  its own log    users? ──────────┘     └──────────▶ TopicDeleted ──────────┘    └──▶ events removed
 //! ```
 //!
-//! - Refused while subscriptions, consumers or projections use it, unless they are to go, too. All of that is one append.
-//! - Its number is never given again, so keys and aggregates of a later topic of its name are others.
-//! - Events are removed after the fact is durable. A removal that is cut short goes on when the broker is opened, or with
+//! - It is refused while subscriptions, consumers or projections use the topic, unless they are to be deleted, too. All
+//!   of that is one append.
+//! - Its number is never assigned again, so a later topic of the same name has other keys and aggregates.
+//! - Events are removed after the entry is durable. An interrupted removal is resumed when the broker is opened, or by
 //!   the retention chore.
-//! - The mark in the default log says whether what uses the topic goes, too. Cut short after it, the deletion goes on as it
-//!   was asked for, when the broker is opened ([`super::placing`]) or with the retention chore: if its own log refuses
-//!   then, the mark is taken back.
+//! - The mark in the default log says whether the users of the topic are deleted, too. If a deletion is interrupted
+//!   after it, it is resumed as requested, when the broker is opened ([`super::placing`]) or by the retention chore. If
+//!   the topic's own log refuses then, the mark is removed.
 
 use super::placing::run_to_completion;
 use super::retention::{RecordTrim, may_remove, not_removed};
@@ -25,11 +26,11 @@ use uuid::Uuid;
 /// How many users of a topic a refusal names.
 const USERS_NAMED: usize = 5;
 
-/// Who deletes what uses a topic.
+/// The name under which users of a topic are deleted.
 const BROKER: &str = "event-broker";
 
-/// Deletes a topic; answers which consumers went with it. `members` are the consumers of a log that live, and those whose
-/// sessions are over.
+/// Deletes a topic; returns the consumers that were deleted with it. `members` are the consumers of a log that are
+/// live, and those whose sessions have ended.
 pub(crate) async fn delete(
     logs: &Arc<Logs>,
     id: &TopicId,
@@ -54,7 +55,7 @@ pub(crate) async fn delete(
         }
     }
     if let Err(error) = remove_deleted(&ledger).await {
-        tracing::warn!(%error, topic = %id, "events of a deleted topic could not be removed yet; it is tried again");
+        tracing::warn!(%error, topic = %id, "events of a deleted topic could not be removed yet; this is retried");
     }
     Ok(live)
 }
@@ -70,7 +71,7 @@ async fn delete_elsewhere(
     let _turn = logs.lock_placement().await;
     let _names = logs.names().write().await;
     let default = logs.default_ledger();
-    // Before anything is written: a mark is a promise to go on after a crash.
+    // Checked before anything is written: after a crash, a marked deletion is completed.
     let find = FindTopicUsers { id: id.clone(), number: delete.number, over: delete.over.clone() };
     side.ledger.submit(find).await?.check(delete.force)?;
     default.submit(MarkDeleting { id: id.clone(), deleting: true, forced: delete.force }).await?;
@@ -79,19 +80,19 @@ async fn delete_elsewhere(
             default.submit(MarkDeleting::none(id)).await?;
             Err(refusal)
         }
-        // Whether it is deleted there is not known: the mark stays until that log can tell.
+        // It is not known whether it is deleted there: the mark stays until that log can be read.
         Err(unknown) => Err(unknown),
         Ok(()) => default.submit_recording(ForgetTopic(id.clone()), recorder).await,
     }
 }
 
-/// Whether it is certain that nothing was done.
+/// Whether the error proves that nothing was done.
 fn is_refusal(error: &Error) -> bool {
     matches!(error.kind(), Kind::InvalidState | Kind::NotFound | Kind::Overloaded)
 }
 
-/// Goes on with the deletion of a topic that lives in another log, where it was cut short; answers whether the topic is gone.
-/// It is not where its own log refuses, by what was asked for.
+/// Resumes the interrupted deletion of a topic that lives in another log; returns whether the topic is deleted. It is
+/// not if its own log refuses the deletion as it was requested.
 pub(super) async fn finish(logs: &Logs, side: &SideLog, placed: &TopicPlacement) -> Result<bool> {
     let (id, default) = (&placed.topic.definition.id, logs.default_ledger());
     let number = side.ledger.registry().topic(id).map(|known| known.number);
@@ -99,7 +100,7 @@ pub(super) async fn finish(logs: &Logs, side: &SideLog, placed: &TopicPlacement)
         let delete = DeleteTopic { id: id.clone(), number, force: placed.forced, over: Vec::new() };
         match side.ledger.submit(delete).await {
             Err(refusal) if refusal.kind() == Kind::InvalidState => {
-                tracing::warn!(topic = %id, "a deletion that was cut short is refused, and the topic stays: {refusal}");
+                tracing::warn!(topic = %id, "an interrupted deletion is refused, so the topic stays: {refusal}");
                 default.submit(MarkDeleting::none(id)).await?;
                 return Ok(false);
             }
@@ -110,15 +111,15 @@ pub(super) async fn finish(logs: &Logs, side: &SideLog, placed: &TopicPlacement)
     Ok(true)
 }
 
-/// Goes on with every deletion of a topic in another log that was cut short while the broker ran on. The first failure is
-/// answered.
+/// Resumes every deletion of a topic in another log that was interrupted while the broker kept running. Returns the
+/// first failure.
 pub(super) async fn finish_deletions(logs: &Arc<Logs>) -> Result<()> {
     if !is_any_marked(logs) {
         return Ok(());
     }
     let logs = Arc::clone(logs);
     run_to_completion(async move {
-        // Whoever deletes has the turn: what is marked while nobody has it was cut short.
+        // A deletion holds this lock: a mark that is found under it belongs to an interrupted one.
         let _turn = logs.lock_placement().await;
         let _names = logs.names().write().await;
         let registry = logs.default_ledger().registry();
@@ -139,22 +140,22 @@ fn is_any_marked(logs: &Logs) -> bool {
     logs.default_ledger().registry().placed_topics().any(|known| known.placed.deleting)
 }
 
-/// Goes on removing the events of deleted topics, in every log.
+/// Removes the remaining events of deleted topics, in every log.
 pub(crate) async fn finish_removals(logs: &Logs) {
     for ledger in logs.ledgers() {
         if let Err(error) = remove_deleted(&ledger).await {
-            tracing::warn!(%error, "events of deleted topics could not be removed yet; it is tried again");
+            tracing::warn!(%error, "events of deleted topics could not be removed yet; this is retried");
         }
     }
 }
 
-/// Removes what is left of the events of deleted topics. A topic that fails keeps no other from it; the first failure is
-/// answered.
+/// Removes the remaining events of deleted topics. A topic that fails does not affect the others; returns the first
+/// failure.
 pub(super) async fn remove_deleted(ledger: &Ledger) -> Result<()> {
     let mut outcome = Ok(());
     for (number, through) in ledger.query_state(crate::ledger::LedgerState::unremoved).await? {
         let removed = match ledger.log().remove(number, through).await {
-            Ok(()) => ledger.submit(RecordTrim { number, through }).await,
+            Ok(()) => ledger.submit(RecordTrim { number, through, is_removed: true }).await,
             Err(error) => Err(not_removed(error)),
         };
         outcome = outcome.and(removed);
@@ -176,7 +177,7 @@ pub(crate) async fn dry_run(logs: &Logs, id: &TopicId) -> Result<DryRunReport> {
 /// What uses a topic.
 struct TopicUsers {
     subscriptions: Vec<(Uuid, String)>,
-    /// Those that live; and those whose sessions are over, by the log's time or as this process knows.
+    /// Live consumers; and those whose sessions have ended, by the log's time or as this process knows.
     consumers: Vec<Uuid>,
     over: Vec<Uuid>,
     projections: Vec<String>,
@@ -198,7 +199,7 @@ impl TopicUsers {
         }
     }
 
-    /// How many of each kind, with the names of some.
+    /// The number of users of each kind, with some of their names.
     fn counted(&self) -> Vec<String> {
         let named = |names: Vec<String>, what: &str| {
             let more = if names.len() > USERS_NAMED { ", …" } else { "" };
@@ -215,7 +216,7 @@ impl TopicUsers {
         kinds.into_iter().flatten().collect()
     }
 
-    /// Refuses while there are some, unless they are to go, too.
+    /// Refuses if there are users, unless they are to be deleted, too.
     fn check(&self, force: bool) -> Result<()> {
         let counted = self.counted();
         if force || counted.is_empty() {
@@ -254,17 +255,17 @@ impl Command for FindTopicUsers {
     }
 }
 
-/// Refuses a topic that is not there, or not under this number.
+/// Refuses an unknown topic, or one that has another number.
 fn check_known(decision: &Decision<'_>, id: &TopicId, number: TopicNumber) -> Result<()> {
     let is_known = decision.registry().topic(id).is_some_and(|known| known.number == number);
     if is_known { Ok(()) } else { Err(Error::not_found("topic")) }
 }
 
-/// In a topic's own log: it is gone.
+/// In a topic's own log: the topic is deleted.
 struct DeleteTopic {
     id: TopicId,
     number: TopicNumber,
-    /// Whether what uses it goes, too.
+    /// Whether its users are deleted, too.
     force: bool,
     /// Consumers that this process knows to be over, perhaps before their deadlines.
     over: Vec<Uuid>,
@@ -300,7 +301,7 @@ impl Command for DeleteTopic {
     }
 }
 
-/// In the default log: a topic of another log is being deleted, or is not after all.
+/// In the default log: a topic of another log is being deleted, or no longer is.
 struct MarkDeleting {
     id: TopicId,
     deleting: bool,
@@ -328,7 +329,7 @@ impl Command for MarkDeleting {
     }
 }
 
-/// In the default log: a topic of another log is gone.
+/// In the default log: a topic of another log is deleted.
 pub(super) struct ForgetTopic(pub(super) TopicId);
 
 impl Command for ForgetTopic {

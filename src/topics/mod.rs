@@ -1,8 +1,8 @@
 //! Topics: named streams with their own order and retention.
 //!
-//! - A topic is registered once; the same again changes nothing, another definition is refused.
-//! - What may change later is what readers and numbering do not rest on.
-//! - A topic may live in a log of its own choice; see [`placing`].
+//! - A topic is registered once; registering the same definition again changes nothing, another one is refused.
+//! - Only settings that readers and numbering do not depend on may change later.
+//! - A topic may live in a log of its own; see [`placing`].
 
 mod compaction;
 mod deletion;
@@ -28,7 +28,8 @@ use contract::{
 };
 use std::sync::Arc;
 
-/// Registers a topic in the log it asks for. One that is written to two logs keeps no answer: it may be asked for again.
+/// Registers a topic in the log that it names. If it is written to two logs, no reply is recorded: the request can be
+/// repeated.
 pub(crate) async fn register(
     logs: &Arc<Logs>,
     topic: NewTopic,
@@ -44,12 +45,12 @@ pub(crate) async fn register(
     }
 }
 
-/// Registers a topic of the broker's own, in this log.
+/// Registers one of the broker's own topics in this log.
 pub(crate) async fn register_here(ledger: &Ledger, topic: NewTopic) -> Result<()> {
     ledger.submit(RegisterTopic(topic)).await.map(drop)
 }
 
-/// Changes what may change about a topic. One that is written to two logs keeps no answer: it may be asked for again.
+/// Changes a topic's settings. If it is written to two logs, no reply is recorded: the request can be repeated.
 pub(crate) async fn change(
     logs: &Arc<Logs>,
     id: &TopicId,
@@ -64,12 +65,12 @@ pub(crate) async fn change(
     }
 }
 
-/// One topic.
+/// Looks up a topic.
 pub(crate) fn get(registry: &Registry, id: &TopicId) -> Result<Topic> {
     registry.definition(id).cloned().ok_or_else(|| Error::not_found("topic"))
 }
 
-/// Topics in order of their ids, the page at `cursor`; internal ones are left out.
+/// The page of topics at `cursor`, in the order of their ids, without internal ones.
 pub(crate) fn list(
     registry: &Registry,
     pattern: Option<&IdPattern>,
@@ -87,14 +88,14 @@ pub(crate) fn list(
     Page::of(matching.cloned(), cursor, limit, |last| last.definition.id.to_string())
 }
 
-/// The segments that hold a topic's events.
+/// Lists the segments with a topic's events.
 pub(crate) async fn segments(logs: &Logs, id: &TopicId) -> Result<TopicSegments> {
     let found = logs.find(id)?;
     let segments = logs.ledger(&found.log).log().segments(found.topic.number).await.map_err(read_failed)?;
     Ok(TopicSegments { topic: id.clone(), segments })
 }
 
-/// Holds a topic against the rules; answers which log it asks for.
+/// Checks a topic's definition; returns the log that it names.
 pub(crate) fn check(topic: &NewTopic, logs: &Logs) -> Result<Option<LogLocation>> {
     let mut violations = Vec::new();
     let home = logs.location_of(&topic.streaming).unwrap_or_else(|violation| {
@@ -113,12 +114,12 @@ pub(crate) fn check(topic: &NewTopic, logs: &Logs) -> Result<Option<LogLocation>
     Ok(home)
 }
 
-/// Which submissions to a topic are one.
+/// The rule by which a topic recognises duplicates.
 fn rule_of(topic: &NewTopic) -> DeduplicateBy {
     topic.deduplicate_by.unwrap_or_default()
 }
 
-/// The topic of this name, if it is the same; another one is a refusal.
+/// The topic with this name; refuses another definition.
 fn existing_topic<'a>(registry: &'a Registry, topic: &NewTopic) -> Result<Option<&'a Topic>> {
     match registry.definition(&topic.id) {
         Some(known) if rule_of(&known.definition) != rule_of(topic) => {
@@ -135,7 +136,7 @@ fn existing_topic<'a>(registry: &'a Registry, topic: &NewTopic) -> Result<Option
             Err(Error::new(Kind::AlreadyExists, detail))
         }
         None if registry.topic_count() >= limits::TOPICS_MAX => {
-            Err(Error::new(Kind::Overloaded, "This broker holds as many topics as it may."))
+            Err(Error::new(Kind::Overloaded, "This broker has the largest permitted number of topics."))
         }
         known => Ok(known),
     }

@@ -1,16 +1,16 @@
-//! Placing: topics that live in a log of their own choice.
+//! Topics that live in a log of their own.
 //!
 //! ```text
 //!  default log    TopicPlaced (not numbered) ─────────────────────▶ TopicPlaced (numbered) ──▶ answer
 //!  its own log               └──────────▶ TopicRegistered ─────────────────┘
 //! ```
 //!
-//! - The default log has the first word and the last about a definition; a topic's own log follows ([`settle`]).
+//! - The default log decides on a definition; the topic's own log follows it ([`settle`]).
 //! - A crash between two appends is repaired when the broker is opened, or by the next identical registration.
-//! - A log that has numbered a topic must know it for ever: one that does not is lost or not mounted, and the broker
-//!   does not open.
-//! - What a memory log held is gone with the process. Its topics go on behind every sequence they can have given, so
-//!   that a reader from before is told, and no number means two events.
+//! - A log that has numbered a topic must always know it: if it does not, it is lost or not mounted, and the broker
+//!   refuses to open.
+//! - The contents of a memory log end with the process. Its topics continue beyond every sequence that they can have
+//!   assigned, so that an old offset is detected, and no number identifies two events.
 
 use super::{ChangeTopic, RegisterTopic, deletion, existing_topic};
 use crate::ledger::{Command, Decision, Entry, Ledger, LogLocation, PlacedTopic, TopicPlacement};
@@ -19,7 +19,7 @@ use contract::{Error, Kind, NewTopic, RegisterOutcome, Result, Sequence, Timesta
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// More events than a topic can be given in one life of a memory log: 10,000 a second for three years.
+/// More events than a memory log can store in its lifetime: 10,000 a second for three years.
 const LIFE_EVENTS: u64 = 1 << 40;
 
 /// Registers a topic in another log.
@@ -32,7 +32,7 @@ pub(super) async fn register(logs: Arc<Logs>, topic: NewTopic, home: LogLocation
             return Ok(RegisterOutcome::Unchanged(known));
         }
         let LogRef::Side(side) = logs.open(&home).await? else { return default.submit(RegisterTopic(topic)).await };
-        // Before the default log knows of it: what it has said, the topic's own log must follow.
+        // Checked before the default log records the topic: what is recorded there, the topic's own log must follow.
         side.ledger.check_room()?;
         let id = topic.id.clone();
         let found_since = side.ledger.registry().topic(&id).map(|known| known.topic.created_at);
@@ -55,7 +55,7 @@ pub(super) async fn change(logs: Arc<Logs>, change: ChangeTopic) -> Result<Topic
     .await
 }
 
-/// Opens every log that topics live in, and has it follow the default log.
+/// Opens every log in which topics live, and applies the definitions of the default log to it.
 pub(crate) async fn reopen_side_logs(logs: &Logs) -> Result<(), LogFailure> {
     let named = |home: &LogLocation, error| LogFailure { log: home.to_string(), error };
     let default = logs.default_ledger();
@@ -65,7 +65,7 @@ pub(crate) async fn reopen_side_logs(logs: &Logs) -> Result<(), LogFailure> {
     let mut homes: BTreeMap<LogLocation, Vec<TopicPlacement>> = BTreeMap::new();
     for known in default.registry().placed_topics() {
         if known.placed.deleting && in_memory(known) {
-            // Nothing else is left of it.
+            // Nothing else is left of the topic.
             let id = &known.placed.topic.definition.id;
             default
                 .submit(deletion::ForgetTopic(id.clone()))
@@ -83,12 +83,12 @@ pub(crate) async fn reopen_side_logs(logs: &Logs) -> Result<(), LogFailure> {
 }
 
 async fn reopen_side_log(logs: &Logs, home: &LogLocation, topics: Vec<TopicPlacement>) -> Result<()> {
-    // In memory topics are numbered as they come here: in order of their ids.
+    // In memory, topics are numbered in the order in which they come here: by their ids.
     let side = logs.reopen(home, topics.iter().map(|placed| placed.floor).collect()).await?;
     let registry = side.ledger.registry();
     let (deleting, mut topics): (Vec<_>, Vec<_>) = topics.into_iter().partition(|placed| placed.deleting);
     let lost = |placed: &TopicPlacement| placed.numbered && registry.topic(&placed.topic.definition.id).is_none();
-    // One that is being deleted may be gone there already; but its log has given numbers then.
+    // A topic that is being deleted may already be deleted in that log; but the log has assigned numbers then.
     let is_blank = registry.next_topic_number() == 1 && deleting.iter().any(|placed| placed.numbered);
     if !matches!(home, LogLocation::Memory(_)) && (is_blank || topics.iter().any(lost)) {
         return Err(Error::new(
@@ -104,7 +104,7 @@ async fn reopen_side_log(logs: &Logs, home: &LogLocation, topics: Vec<TopicPlace
     settle(logs.default_ledger(), &side, topics).await
 }
 
-/// Has a topic's own log follow the default log; does nothing for a topic of the default log.
+/// Applies the definition in the default log to a topic's own log; does nothing for a topic of the default log.
 async fn settle_one(logs: &Logs, id: &TopicId) -> Result<()> {
     let Some(known) = logs.default_ledger().registry().placed(id).cloned() else { return Ok(()) };
     let side = logs.side_log(&known.placed.location)?;
@@ -125,7 +125,7 @@ fn in_memory(known: &PlacedTopic) -> bool {
     matches!(known.placed.location, LogLocation::Memory(_))
 }
 
-/// Runs work that must not stop half way because its caller hung up.
+/// Runs work that must be completed even if the caller disconnects.
 pub(super) async fn run_to_completion<T: Send + 'static>(
     work: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<T> {
@@ -133,11 +133,11 @@ pub(super) async fn run_to_completion<T: Send + 'static>(
     done.unwrap_or_else(|failed| Err(Error::new(Kind::Unavailable, "The broker is closing.").with_source(failed)))
 }
 
-/// In the default log: a topic lives elsewhere.
+/// In the default log: a topic lives in another log.
 struct PlaceTopic {
     topic: NewTopic,
     home: LogLocation,
-    /// A log that is older than this broker's memory may know the topic already.
+    /// When the topic was created, if its log knows it already: the log may be older than this broker's default log.
     found_since: Option<Timestamp>,
 }
 
@@ -167,7 +167,7 @@ impl Command for PlaceTopic {
     }
 }
 
-/// In the default log: these topics have numbers in their own.
+/// In the default log: these topics are numbered in their own log.
 struct MarkNumbered(Vec<TopicId>);
 
 impl Command for MarkNumbered {
@@ -188,7 +188,7 @@ impl Command for MarkNumbered {
     }
 }
 
-/// In the default log: whatever was in memory is gone.
+/// In the default log: the contents of memory logs are gone.
 struct RecordMemoryEmptied;
 
 impl Command for RecordMemoryEmptied {
@@ -207,7 +207,7 @@ impl Command for RecordMemoryEmptied {
     }
 }
 
-/// In a topic's own log: it is defined as the default log says.
+/// In a topic's own log: the definitions are those of the default log.
 struct AdoptDefinitions(Vec<TopicPlacement>);
 
 impl Command for AdoptDefinitions {

@@ -197,7 +197,9 @@ pub(crate) async fn trim_on_request(
             stored_before(ledger, topic, millis).await?
         }
         (None, None) => return Err(Error::invalid("/through", "is missing: say `through` or `before`")),
-        (Some(_), Some(_)) => return Err(Error::invalid("/before", "stands beside `through`; give one of them")),
+        (Some(_), Some(_)) => {
+            return Err(Error::invalid("/before", "is sent together with `through`; send only one of them"));
+        }
     };
     Ok(EventCount { count: trim(ledger, topic, through).await? })
 }

@@ -138,7 +138,7 @@ impl RetentionFailures {
         let reason = format!("{}{cause}", error.detail());
         let known = failures.get(work);
         if known.is_none_or(|known| known.reason != reason) {
-            tracing::warn!(%reason, "{work} fails; it is tried again less and less often");
+            tracing::warn!(%reason, "{work} fails; it is retried at growing intervals");
         }
         let wait = known.map_or(1, |known| known.wait.saturating_mul(2).min(WAIT_TICKS_MAX));
         failures.insert(work.clone(), FailingTopic { reason, wait, left: wait });

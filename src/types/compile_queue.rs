@@ -1,21 +1,21 @@
-//! Who compiles a schema next: one at a time, events before registrations.
+//! The queue of schemas to compile: one at a time, events before registrations.
 //!
-//! - An event that waits for its schema goes before registrations, of which one has a turn in four. So registrations do
-//!   not keep events waiting, and events do not keep registrations waiting for ever.
-//! - Of the events that wait, the oldest and the one with the smallest schema take turns. So large schemas do not keep
-//!   small ones waiting, and small ones do not keep large ones waiting for ever.
-//! - What a schema takes to compile is bounded (`schema/patterns.rs` and the files of the languages), and a turn is for
-//!   one schema. So every turn ends soon, whether or not its caller still waits.
+//! - An event that waits for its schema goes before registrations, which get one turn in four. So registrations do not
+//!   delay events, and events do not block registrations for ever.
+//! - Of the waiting events, the oldest and the one with the smallest schema take turns. So large schemas do not delay
+//!   small ones, and small ones do not block large ones for ever.
+//! - The cost of compiling a schema is bounded (`schema/patterns.rs` and the modules of the languages), and a turn is
+//!   for one schema. So every turn ends soon, whether or not its caller still waits.
 
 use super::busy;
 use contract::Result;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::oneshot;
 
-/// What a turn is for.
+/// The purpose of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum CompileWork {
-    /// Events wait for a schema that takes so many bytes once it is compiled.
+    /// Events wait for a schema of this size, in bytes, once it is compiled.
     FirstUse { bytes: usize },
     /// A schema is registered, or compared with another.
     Registration,
@@ -27,9 +27,9 @@ pub(super) struct CompileQueue(Mutex<QueueState>);
 #[derive(Default)]
 struct QueueState {
     is_busy: bool,
-    /// How many turns were given.
+    /// How many turns were granted.
     turns: u64,
-    /// In the order in which they came.
+    /// In the order of arrival.
     waiting: Vec<WaitingWork>,
 }
 
@@ -38,14 +38,14 @@ struct WaitingWork {
     start: oneshot::Sender<CompileTurn>,
 }
 
-/// The right to compile; given to the next one when it is dropped.
+/// The right to compile; it passes to the next work when it is dropped.
 pub(super) struct CompileTurn(Arc<CompileQueue>);
 
 /// Most registrations that wait; each holds the schemas it carries.
 const REGISTRATIONS_WAITING_MAX: usize = 64;
 
 impl CompileQueue {
-    /// Waits for a turn. Who stops waiting leaves the queue.
+    /// Waits for a turn. A caller that stops waiting leaves the queue.
     pub(super) async fn turn(self: &Arc<Self>, work: CompileWork) -> Result<CompileTurn> {
         let (start, started) = oneshot::channel();
         {
@@ -65,7 +65,7 @@ impl CompileQueue {
         started.await.map_err(|_| busy(WAITING))
     }
 
-    /// Takes out who is next; `None` where nobody waits.
+    /// Removes the next waiting work; `None` if nothing waits.
     fn next(&self) -> Option<WaitingWork> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.waiting.retain(|waiting| !waiting.start.is_closed());
@@ -82,7 +82,7 @@ impl CompileQueue {
 impl Drop for CompileTurn {
     fn drop(&mut self) {
         if let Some(next) = self.0.next() {
-            // Whoever left in this moment drops the turn, which gives it to the next one.
+            // A caller that has just left drops the turn, which passes it on.
             let _ = next.start.send(CompileTurn(Arc::clone(&self.0)));
         }
     }
@@ -90,7 +90,7 @@ impl Drop for CompileTurn {
 
 pub(super) const WAITING: &str = "Other schemas are being compiled; try again.";
 
-/// Which of those that wait, oldest first, has the turn with this number.
+/// Which waiting work, oldest first, gets the turn with this number.
 fn choose(waiting: &[CompileWork], turn: u64) -> Option<usize> {
     let registration = waiting.iter().position(|work| *work == CompileWork::Registration);
     let events = || {

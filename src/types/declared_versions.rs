@@ -1,7 +1,7 @@
 //! Versions that are declared with their event type, in its registration or in the configuration.
 //!
-//! - They are finalised at once: of each major the highest minor is CURRENT, the others are DEPRECATED.
-//! - They are held to the same rules as versions that come one by one: each minor takes what the one before takes.
+//! - They are finalised at once: the highest minor of each major is CURRENT, the others are DEPRECATED.
+//! - The rules are the same as for versions that are added one by one: each minor accepts what the one before accepts.
 
 use super::SchemaCompiler;
 use super::compile_queue::CompileWork;
@@ -12,11 +12,11 @@ use contract::{
 };
 use std::sync::Arc;
 
-/// The versions an event type declares, checked, lowest first.
+/// The versions that an event type declares, checked, lowest first.
 pub(super) async fn versions(schemas: &SchemaCompiler, event_type: &NewEventType) -> Result<Vec<NewVersion>> {
     let declared = &event_type.versions;
     if event_type.data_schema.is_some() && !declared.is_empty() {
-        return Err(Error::invalid("/versions", "There is a `dataSchema` too; give one of them."));
+        return Err(Error::invalid("/versions", "There is a `dataSchema`, too; send only one of them."));
     }
     if declared.len() > limits::VERSIONS_MAX {
         return Err(Error::invalid(
@@ -26,7 +26,7 @@ pub(super) async fn versions(schemas: &SchemaCompiler, event_type: &NewEventType
     }
     let target = event_type.schema_target;
     let mut placed = Vec::new();
-    // Every schema has a turn of its own, so that others come in between.
+    // Every schema has a turn of its own, so that other work can run in between.
     for (index, version) in declared.iter().enumerate() {
         let (compiler, version) = (schemas.clone(), version.clone());
         let check = move || {
@@ -40,7 +40,7 @@ pub(super) async fn versions(schemas: &SchemaCompiler, event_type: &NewEventType
     for pair in placed.windows(2) {
         let [old, new] = pair else { continue };
         if old.0.version == new.0.version {
-            return Err(Error::invalid(format!("{}/version", new.1), "is there twice"));
+            return Err(Error::invalid(format!("{}/version", new.1), "is declared twice"));
         }
         if old.0.version.major == new.0.version.major {
             let (old, new) = (Arc::clone(old), Arc::clone(new));
@@ -53,7 +53,7 @@ pub(super) async fn versions(schemas: &SchemaCompiler, event_type: &NewEventType
     Ok(placed.into_iter().map(|placed| Arc::unwrap_or_clone(placed).0).collect())
 }
 
-/// A version that a request carries `at`, as it is kept, with a schema that can be used. Compiles the schema.
+/// Checks a version of a request (at the pointer `at`) and compiles its schema; returns it as it is stored.
 pub(super) fn checked(
     schemas: &SchemaCompiler,
     at: &str,
@@ -77,7 +77,7 @@ pub(super) fn checked(
     Ok(version)
 }
 
-/// What declared versions are from the beginning.
+/// Declared versions with their initial status.
 pub(super) fn registered(declared: &[NewVersion], now: Timestamp) -> Vec<RegisteredVersion> {
     let is_highest = |version: &NewVersion| {
         !declared
@@ -97,7 +97,7 @@ pub(super) fn registered(declared: &[NewVersion], now: Timestamp) -> Vec<Registe
     made.collect()
 }
 
-/// Refuses a version that breaks with the one before it.
+/// Refuses a version that is incompatible with the one before it.
 pub(super) fn refuse_incompatible(mut broken: Vec<Violation>) -> Result<()> {
     if broken.is_empty() {
         return Ok(());
@@ -107,7 +107,7 @@ pub(super) fn refuse_incompatible(mut broken: Vec<Violation>) -> Result<()> {
     Err(Error::new(Kind::Validation, detail).with_violations(broken))
 }
 
-/// Refuses more schemas than an event type may have together.
+/// Refuses more versions, or more bytes of schemas, than an event type may have in total.
 pub(super) fn check_room<'a>(versions: impl Iterator<Item = &'a NewVersion>) -> Result<()> {
     let (mut count, mut bytes) = (0, 0);
     for version in versions {
@@ -115,7 +115,10 @@ pub(super) fn check_room<'a>(versions: impl Iterator<Item = &'a NewVersion>) -> 
         bytes += version.schema.to_string().len();
     }
     if count > limits::VERSIONS_MAX || bytes > limits::VERSIONS_BYTES_MAX {
-        return Err(Error::new(Kind::Overloaded, "This event type holds as many schema versions as it may."));
+        return Err(Error::new(
+            Kind::Overloaded,
+            "This event type has the largest permitted number or size of schema versions.",
+        ));
     }
     Ok(())
 }

@@ -1,10 +1,10 @@
-//! Event types: what an event of a name may look like, version by version.
+//! Event types: the rules for events of a name, version by version.
 //!
-//! - A definition is registered once; the same again changes nothing, another one is refused. What it declares of
-//!   versions must be known; there may be others since.
-//! - A schema is compiled once, however many events are validated against it ([`compiled`]).
-//! - One that is archived can be deleted once no event of it is stored ([`deletion`]).
-//! - How versions come, grow up and go is [`versions`]' business, what a schema says is [`schema`]'s.
+//! - A definition is registered once; registering the same again changes nothing, another one is refused. The versions
+//!   that it declares must be known; more may have been added since.
+//! - A schema is compiled once, however many events are validated against it ([`schema_compiler`]).
+//! - An archived type can be deleted once no event of it is stored ([`deletion`]).
+//! - [`versions`] has the life of schema versions, [`schema`] the languages.
 
 mod compile_queue;
 mod declared_versions;
@@ -34,12 +34,12 @@ pub(crate) async fn register(
     let (event_type, declared) = check_off_thread(schemas, event_type).await?;
     let bytes = event_type.data_schema.as_ref().map_or(0, |schema| schema.to_string().len())
         + declared.iter().map(|version| version.schema.to_string().len()).sum::<usize>();
-    // The declared versions are kept as what becomes of them.
+    // Declared versions are stored with their status, not in the definition.
     let definition = NewEventType { versions: Vec::new(), ..event_type };
     ledger.submit_recording(RegisterEventType { definition, declared, bytes }, recorder).await
 }
 
-/// Registers what the configuration declares. Of a type that is there, versions that are new are added and finalised.
+/// Registers a type that the configuration declares. If the type exists, new versions of it are added and finalised.
 pub(crate) async fn declare((ledger, schemas): (&Ledger, &SchemaCompiler), event_type: NewEventType) -> Result<()> {
     if let Some(known) = ledger.registry().event_type(&event_type.id) {
         let (_, declared) = check_off_thread(schemas, event_type.clone()).await?;
@@ -54,7 +54,7 @@ pub(crate) async fn declare((ledger, schemas): (&Ledger, &SchemaCompiler), event
     register((ledger, schemas), event_type, ReplyRecorder::disabled()).await.map(drop)
 }
 
-/// Checks a definition and compiles its schemas; answers the versions that it declares, too.
+/// Checks a definition and compiles its schemas; returns the declared versions, too.
 async fn check_off_thread(
     schemas: &SchemaCompiler,
     event_type: NewEventType,
@@ -79,7 +79,7 @@ fn busy(detail: &'static str) -> Error {
     Error::new(Kind::Overloaded, detail).with_retry_after(1)
 }
 
-/// The members in which two definitions differ, as `retention`, `description`.
+/// The members in which two definitions differ, such as `retention`, `description`.
 pub(crate) fn differing_members<T: serde::Serialize>(known: &T, new: &T) -> String {
     let members = |it: &T| match serde_json::to_value(it) {
         Ok(serde_json::Value::Object(members)) => members,
@@ -91,13 +91,13 @@ pub(crate) fn differing_members<T: serde::Serialize>(known: &T, new: &T) -> Stri
     differing.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// One event type.
+/// Looks up an event type.
 pub(crate) fn get(registry: &Registry, id: &EventTypeId) -> Result<EventType> {
     let known = registry.event_type(id).ok_or_else(|| Error::not_found("event type"))?;
     Ok(known.event_type.clone())
 }
 
-/// Event types in order of their ids, the page at `cursor`; those that `is_wanted`.
+/// The page of event types at `cursor`, in the order of their ids, that `is_wanted` accepts.
 pub(crate) fn list(
     registry: &Registry,
     pattern: Option<&IdPattern>,
@@ -109,7 +109,30 @@ pub(crate) fn list(
         let id = &known.event_type.definition.id;
         pattern.is_none_or(|pattern| pattern.matches(id.as_identifier())) && is_wanted(&known.event_type.definition)
     });
-    Page::of(matching.map(|known| known.event_type.clone()), cursor, limit, |last| last.definition.id.key().to_owned())
+    // A type may have megabytes of schemas: it is measured and copied only if it is on the page.
+    let key = |known: &&Arc<RegisteredType>| known.event_type.definition.id.key().to_owned();
+    let page = Page::of_rows_with_sizes(matching, cursor, limit, |known| printed_bytes(&known.event_type), key);
+    page.map(|known| known.event_type.clone())
+}
+
+/// The bytes of a value as JSON.
+fn printed_bytes(value: &impl serde::Serialize) -> usize {
+    struct ByteCounter(usize);
+    impl std::io::Write for ByteCounter {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut counter = ByteCounter(0);
+    match serde_json::to_writer(&mut counter, value) {
+        Ok(()) => counter.0,
+        Err(_) => usize::MAX,
+    }
 }
 
 fn check(event_type: &NewEventType) -> Result<()> {
@@ -148,7 +171,7 @@ impl RegisterEventType {
         known.event_type.definition == self.definition && self.declared.iter().all(has)
     }
 
-    /// What differs from the type that is known, and what to do about it.
+    /// The refusal, with the members that differ from the registered type, and what to do.
     fn differs(&self, known: &RegisteredType) -> Error {
         let members = match differing_members(&known.event_type.definition, &self.definition) {
             members if members.is_empty() => "`versions`".to_owned(),
@@ -180,7 +203,7 @@ impl Command for RegisterEventType {
             return Err(Error::invalid("/topic", "is not registered; register the topic first"));
         }
         if registry.event_type_count() >= limits::EVENT_TYPES_MAX {
-            return Err(Error::new(Kind::Overloaded, "This broker holds as many event types as it may."));
+            return Err(Error::new(Kind::Overloaded, "This broker has the largest permitted number of event types."));
         }
         let created_at = Timestamp::from_millis(decision.now());
         let versions = declared_versions::registered(&self.declared, created_at);

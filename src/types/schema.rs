@@ -1,12 +1,12 @@
-//! Schemas of event types, compiled once and asked for every published event; whatever language they are in.
+//! Schemas of event types, in any language: compiled once, and checked for every published event.
 //!
-//! - A schema comes from strangers: compiling one, holding an event against it and comparing two are bounded in time,
-//!   memory and stack. Nothing is fetched, from the network or from a file.
-//! - A failure is told by pointer and in our words; it quotes the schema at most, never the event.
-//! - [`broken`] is careful: what it does not list is shown to be compatible, what it lists may be.
+//! - Schemas are untrusted input: compiling one, checking an event and comparing two are bounded in time, memory and
+//!   stack. Nothing is fetched, neither from the network nor from files.
+//! - A failure is reported by pointer, in the broker's own words; it may quote the schema, never the event.
+//! - [`incompatibilities`] is conservative: what it does not list is proven compatible; what it lists may be.
 //!
-//! Each language has a file here, which alone knows its crate. Which version an event is held against is
-//! [`super::versions`]' business.
+//! Each language has a module, and only that module uses its crate. [`super::versions`] chooses the version that an
+//! event is checked against.
 
 mod check_work;
 mod json;
@@ -30,20 +30,20 @@ pub(crate) enum CompiledSchema {
     Xsd(Box<XsdSchema>),
 }
 
-/// A schema as it was written, with all that decides what it compiles to.
+/// The text of a schema, with everything that decides what it compiles to.
 pub(crate) struct SchemaSource<'a> {
-    /// Where the request carries the schema.
+    /// The pointer to the schema in the request.
     at: String,
     schema_type: SchemaType,
     schema: &'a Value,
     /// The message of a proto file.
     message: Option<&'a str>,
-    /// What it describes; without it the shape of a JSON Schema tells.
+    /// What it describes; if absent, the shape of a JSON Schema decides.
     target: Option<SchemaTarget>,
 }
 
 impl<'a> SchemaSource<'a> {
-    /// The schema of a version that a request carries `at`.
+    /// The schema of a version, which is at the pointer `at` of a request.
     pub(crate) fn of_version(at: &str, definition: &'a NewVersion, target: Option<SchemaTarget>) -> Self {
         Self {
             at: format!("{at}{SCHEMA}"),
@@ -54,12 +54,12 @@ impl<'a> SchemaSource<'a> {
         }
     }
 
-    /// A JSON Schema that a request carries `at`.
+    /// A JSON Schema, which is at the pointer `at` of a request.
     pub(crate) fn json(at: &str, schema: &'a Value, target: Option<SchemaTarget>) -> Self {
         Self { at: at.to_owned(), schema_type: SchemaType::JsonSchema, schema, message: None, target }
     }
 
-    /// Tells it from every other schema.
+    /// Identifies the schema.
     pub(crate) fn fingerprint(&self) -> u128 {
         let mut hasher = blake3::Hasher::new();
         for part in [format!("{:?} {:?}", self.schema_type, self.target), self.message.unwrap_or_default().to_owned()] {
@@ -71,8 +71,8 @@ impl<'a> SchemaSource<'a> {
         u128::from_le_bytes(low)
     }
 
-    /// About what it takes once it is compiled, in bytes; refused where that is too much. Measured, a JSON Schema
-    /// without patterns takes six times its text.
+    /// The approximate size of the compiled schema, in bytes; refused if that is too much. By measurement, a JSON
+    /// Schema without patterns takes six times its text.
     pub(crate) fn measure(&self, origin: SchemaOrigin) -> Result<usize> {
         let text_bytes = || self.schema.to_string().len().saturating_mul(8);
         let bytes = match (self.schema_type, self.schema.as_str()) {
@@ -87,7 +87,7 @@ impl<'a> SchemaSource<'a> {
         bytes.map_err(|detail| refused(&self.at, &detail))
     }
 
-    /// Where the request carries the version whose schema it is.
+    /// The pointer to the version with this schema.
     fn version_at(&self) -> &str {
         self.at.strip_suffix(SCHEMA).unwrap_or_default()
     }
@@ -111,14 +111,14 @@ impl CompiledSchema {
         })
     }
 
-    /// Makes all that checking events needs, so that nothing is compiled there.
+    /// Creates everything that checking events needs, so that nothing is compiled there.
     pub(crate) fn complete(&self, source: &SchemaSource<'_>) {
         if let (Self::Xsd(schema), Some(text)) = (self, source.schema.as_str()) {
             schema.complete(text);
         }
     }
 
-    /// What checking an event takes at most, whose `data` is a text of so many bytes.
+    /// The most work that checking an event can take; its `data` is a text of so many bytes.
     pub(crate) fn work(&self, data: &Value, bytes: usize) -> CheckWork {
         match self {
             Self::Json(schema) => schema.work(data, bytes),
@@ -127,8 +127,8 @@ impl CompiledSchema {
         }
     }
 
-    /// Holds an event against the schema; tells every failure, up to [`limits::VIOLATIONS_MAX`], with its pointer from
-    /// the event. `data` is lent: it comes back as it was.
+    /// Checks an event against the schema; returns every failure, up to [`limits::VIOLATIONS_MAX`], with its pointer
+    /// from the event. `data` is borrowed mutably, but is unchanged afterwards.
     pub(crate) fn check(
         &self,
         subject: Option<&str>,
@@ -143,7 +143,7 @@ impl CompiledSchema {
     }
 }
 
-/// The definition as it is kept: a JSON Schema that came as text is parsed, so that one schema has one form.
+/// The definition as it is stored: a JSON Schema that was sent as text is parsed, so that a schema has one form.
 pub(crate) fn normalised(at: &str, mut definition: NewVersion) -> Result<NewVersion> {
     if let (SchemaType::JsonSchema, Value::String(text)) = (definition.schema_type, &definition.schema) {
         if text.len() > limits::SCHEMA_BYTES_MAX {
@@ -154,7 +154,8 @@ pub(crate) fn normalised(at: &str, mut definition: NewVersion) -> Result<NewVers
     Ok(definition)
 }
 
-/// Where `new` might refuse an event that `old` takes; both compile. Pointers start at the new version's request, `at`.
+/// The places where `new` might refuse an event that `old` accepts; both compile. Pointers start at the new version in
+/// the request, `at`.
 pub(crate) fn incompatibilities(
     at: &str,
     old: &NewVersion,
@@ -178,7 +179,7 @@ pub(crate) fn incompatibilities(
     found
 }
 
-/// What both languages that are not JSON come as.
+/// The text of a schema whose language is not JSON.
 fn text_of<'a>(schema_at: &str, schema: &'a Value) -> Result<&'a str> {
     let Some(text) = schema.as_str() else {
         return Err(refused(schema_at, "a schema of this type is a string"));
@@ -194,7 +195,7 @@ fn refused(pointer: &str, detail: &str) -> Error {
     Error::invalid(pointer, format!("The schema cannot be used: {detail}."))
 }
 
-/// What is told of a schema that broke with its predecessor.
+/// One incompatibility with the version before.
 fn changed(pointer: impl Into<String>, detail: impl Into<String>) -> Violation {
     Violation::new(pointer, detail)
 }

@@ -1,12 +1,12 @@
 //! Compiled schemas: compiled off the request threads, one at a time, and kept in RAM within a byte budget.
 //!
-//! - A schema comes from strangers. Compiling one may take long, so it never runs on a thread that serves requests, and
-//!   a burst of registrations leaves the other cores alone. Who goes first is [`super::compile_queue`]'s business.
-//!   Whoever waits too long is told to come back.
-//! - A schema is compiled once, whoever asks for it: at registration or, after a restart, by the first event. The same
-//!   text in two versions is one compiled schema.
-//! - The cache is bounded by an estimate of what compiled schemas take. A registration takes no room from schemas that
-//!   events use. An event may: old and large schemas go first, so that large ones do not evict everybody's small ones.
+//! - Schemas are untrusted input. Compiling one may take long, so it never runs on a thread that serves requests, and a
+//!   burst of registrations uses only one core. [`super::compile_queue`] has the order. A caller that waits too long is
+//!   refused as retryable.
+//! - A schema is compiled once: at registration or, after a restart, by the first event. The same text in two versions
+//!   is one compiled schema.
+//! - The cache is bounded by an estimate of the size of compiled schemas. A registration never evicts schemas that
+//!   events use. An event may: old and large schemas are evicted first, so that large ones do not evict all small ones.
 
 use super::busy;
 use super::compile_queue::{CompileQueue, CompileWork, WAITING};
@@ -26,7 +26,7 @@ pub(crate) struct SchemaCompiler(Arc<CompilerState>);
 
 struct CompilerState {
     cache: RwLock<SchemaCache>,
-    /// Orders uses of schemas in time.
+    /// A logical clock of the uses of schemas.
     uses: AtomicU64,
     /// One schema is compiled at a time.
     queue: Arc<CompileQueue>,
@@ -37,11 +37,11 @@ struct CompilerState {
 
 #[derive(Default)]
 struct SchemaCache {
-    /// By fingerprint of what was compiled.
+    /// By the fingerprint of the source.
     compiled: HashMap<u128, CachedSchema>,
     /// The sum of the estimates, in bytes.
     bytes: usize,
-    /// Which of them a version of a type has: the type's tag, the version, and the entry that gave it this schema.
+    /// The schema of each version: the type's tag and the version; the entry that set the schema, and its fingerprint.
     versions: HashMap<(u64, SchemaVersion), (Position, u128)>,
 }
 
@@ -67,7 +67,7 @@ impl Default for SchemaCompiler {
 }
 
 impl SchemaCompiler {
-    /// Limits the larger checks of events.
+    /// Limits how many large events are checked at the same time.
     pub(crate) fn checks(&self) -> &CheckLimiter {
         &self.0.checks
     }
@@ -104,12 +104,12 @@ impl SchemaCompiler {
         .await
     }
 
-    /// Compiles a schema that is registered, unless that was done before. Call it within [`Self::run`].
+    /// Compiles a schema for a registration, unless it is in the cache. Call it within [`Self::run`].
     pub(super) fn compile(&self, source: &SchemaSource<'_>) -> Result<Arc<CompiledSchema>> {
         self.find_or_compile(source, SchemaOrigin::Request, source.fingerprint())
     }
 
-    /// Runs work on one schema on a thread of its own, when it has its turn.
+    /// Runs work on one schema on a blocking thread, when it gets its turn.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         purpose: CompileWork,
@@ -118,7 +118,7 @@ impl SchemaCompiler {
         let wait = Duration::from_secs(limits::SCHEMA_COMPILE_SECONDS_MAX);
         let Ok(turn) = timeout(wait, self.0.queue.turn(purpose)).await else { return Err(busy(WAITING)) };
         let turn = turn?;
-        // Where the caller has gone the turn is held to the end all the same: the compilation still takes a core.
+        // If the caller has left, the turn is held to the end nevertheless: the compilation still uses a core.
         let work = tokio::task::spawn_blocking(move || {
             let outcome = work();
             drop(turn);
@@ -131,8 +131,8 @@ impl SchemaCompiler {
         }
     }
 
-    /// About what a version's schema takes once it is compiled; refused where that is too much. It decides who compiles
-    /// first, so it is known before.
+    /// The approximate size of a version's compiled schema; refused if that is too much. The queue needs it, so it is
+    /// computed before.
     async fn measure(&self, known: Arc<RegisteredType>, version: SchemaVersion) -> Result<usize> {
         let _permit = self.0.measuring.acquire().await;
         let measured =
@@ -169,8 +169,8 @@ impl CompilerState {
 }
 
 impl SchemaCache {
-    /// Keeps a schema. Others leave to make room: those that no event has used first; and, if events use this one,
-    /// those with the largest product of size and time since they were used. Without room it is not kept.
+    /// Adds a schema. Others are evicted to make room: first those that no event has used; then, if events use this
+    /// one, those with the largest product of size and time since their last use. Without room it is not added.
     fn insert(&mut self, fingerprint: u128, schema: CachedSchema, bytes_max: usize) {
         self.remove(fingerprint);
         let now = schema.last_use.load(Ordering::Relaxed);
@@ -238,20 +238,20 @@ mod tests {
             (1, 40, 1, &[1][..]),
             (2, 40, 3, &[1, 2]),
             (3, 40, 9, &[2, 3]),
-            // The same again takes the place of the first.
+            // The same schema replaces itself.
             (3, 60, 9, &[2, 3]),
-            // A registration takes no room from schemas in use.
+            // A registration evicts no schema in use.
             (4, 1, NEVER, &[2, 3]),
             (5, 30, 10, &[3, 5]),
             (6, 10, NEVER, &[3, 5, 6]),
-            // It takes room from another registration.
+            // It evicts another registration.
             (7, 5, NEVER, &[3, 5, 7]),
             (8, 35, 11, &[5, 8]),
             (9, 5, 12, &[5, 8, 9]),
             (10, 70, 20, &[9, 10]),
-            // A large schema goes before a small one that was not used for longer.
+            // A large schema is evicted before a small one that was not used for longer.
             (11, 30, 21, &[9, 11]),
-            // One that does not fit at all is kept alone: it is in use.
+            // A schema that does not fit at all is kept alone: it is in use.
             (12, 500, 22, &[12]),
             (13, 1, 23, &[13]),
         ] {

@@ -1,11 +1,11 @@
-//! Walking an expression over one event, with a bounded number of steps.
+//! Evaluates an expression for one event, with a bounded number of steps.
 //!
-//! - Every node, every item looked at and every 32 bytes of text gone through is a step, and whatever is made costs
-//!   [`MADE`] more; after [`STEPS_MAX`] of them the walk ends as [`Failure::TooCostly`], which nothing absorbs. Time and
-//!   memory are bounded by that alone.
-//! - Any other failure (an absent member, operands of the wrong type) is absorbed by `||`, `&&`, `all` and `exists`
-//!   when another operand decides, as CEL has it.
-//! - Integers do not wrap; a number that leaves its range is a failure.
+//! - Every node, every item and every 32 bytes of text are one step, and every value that is created costs [`MADE`]
+//!   more; a byte that is matched with a pattern costs at least one. After [`STEPS_MAX`] steps the evaluation ends with
+//!   [`EvalFailure::TooCostly`], which nothing absorbs. That alone bounds time and memory.
+//! - Any other failure (an absent member, operands of the wrong type) is absorbed by `||`, `&&`, `all` and `exists` if
+//!   another operand decides, as CEL specifies.
+//! - Integers do not wrap; an overflow is a failure.
 
 use super::expr::{BinaryOperator, CelExpr, CelLoop, LoopKind};
 use super::functions;
@@ -14,9 +14,10 @@ use super::value::{CelList, CelMap, CelValue};
 use contract::Timestamp;
 use std::cmp::Ordering;
 
-/// Most steps one event may take. Measured, a step takes 10 to 100 nanoseconds, so the worst is some 20 milliseconds.
+/// Most steps for one event. By measurement, a step takes 10 to 100 nanoseconds, so the worst case is about 20
+/// milliseconds.
 pub(super) const STEPS_MAX: usize = 200_000;
-/// The steps of making a text, a list or a map.
+/// The steps for creating a text, a list or a map.
 pub(super) const MADE: usize = 5;
 
 /// Why an expression has no value for an event.
@@ -28,7 +29,7 @@ pub(super) enum EvalFailure {
     TooCostly,
 }
 
-/// A value, or why there is none.
+/// A value, or the failure.
 pub(super) type EvalResult<'t, T = CelValue<'t>> = Result<T, EvalFailure>;
 
 /// Whether `expr` is true for the event with these members; adds the steps it took to `spent`.
@@ -43,20 +44,20 @@ pub(super) fn is_true<'t>(expr: &'t CelExpr, members: &'t JsonMembers<'t>, spent
 pub(super) struct StepBudget(usize);
 
 impl StepBudget {
-    /// Takes as many steps, if there are so many.
+    /// Spends steps, if so many are left.
     pub(super) fn take(&mut self, steps: usize) -> EvalResult<'static, ()> {
         let left = self.0.checked_sub(steps);
         self.0 = left.unwrap_or(0);
         left.map(|_| ()).ok_or(EvalFailure::TooCostly)
     }
 
-    /// Takes the steps of going through so much text.
+    /// Spends the steps of reading so much text.
     pub(super) fn text(&mut self, bytes: usize) -> EvalResult<'static, ()> {
         self.take(bytes / 32)
     }
 }
 
-/// One expression over one event.
+/// The evaluation of one expression for one event.
 struct CelEvaluator<'t> {
     members: &'t JsonMembers<'t>,
     /// The values of the open loops' variables, outermost first.
@@ -242,7 +243,7 @@ impl<'t> CelEvaluator<'t> {
         Ok(CelValue::List(CelList::Made(made.into())))
     }
 
-    /// Does something while the innermost loop's variable is `item`.
+    /// Runs `then` while the innermost loop's variable is `item`.
     fn with<T>(&mut self, item: CelValue<'t>, then: impl FnOnce(&mut Self) -> EvalResult<'t, T>) -> EvalResult<'t, T> {
         self.variables.push(item);
         let outcome = then(self);
@@ -251,7 +252,7 @@ impl<'t> CelEvaluator<'t> {
     }
 }
 
-/// The answer of many operands, where one kind of answer decides.
+/// The result of several operands, of which one value decides.
 struct LogicVerdict {
     deciding: bool,
     decided: bool,
@@ -263,7 +264,7 @@ impl LogicVerdict {
         Self { deciding, decided: false, failed: false }
     }
 
-    /// Takes one operand's answer and says whether the rest need not be asked.
+    /// Adds one operand's result; returns whether the rest can be skipped.
     fn add(&mut self, truth: EvalResult<'_, bool>) -> EvalResult<'static, bool> {
         match truth {
             Ok(truth) => self.decided = truth == self.deciding,
@@ -321,7 +322,7 @@ fn equal_maps(left: &CelMap<'_>, right: &CelMap<'_>, steps: &mut StepBudget) -> 
     Ok(true)
 }
 
-/// Whether `item` is an item of a list or a key of a map.
+/// Whether `item` is in a list, or a key of a map.
 fn contains(within: &CelValue<'_>, item: &CelValue<'_>, steps: &mut StepBudget) -> EvalResult<'static, bool> {
     match within {
         CelValue::List(list) => {
@@ -334,7 +335,7 @@ fn contains(within: &CelValue<'_>, item: &CelValue<'_>, steps: &mut StepBudget) 
         }
         CelValue::Map(map) => {
             steps.take(map.len() / 4)?;
-            // What cannot be a key is not one.
+            // A value that cannot be a key is not in the map.
             Ok(item.is_key() && map.get(item).is_some())
         }
         _ => Err(EvalFailure::Failed),

@@ -1,10 +1,10 @@
-//! A checked expression: every name is resolved, every pattern compiled, every size within its limit.
+//! A checked expression: every name is resolved, every pattern is compiled, every size is within its limit.
 
 use super::pattern::CelPattern;
 use super::value::{CelText, CelValue};
 use contract::Timestamp;
 
-/// The members of an event an expression may name.
+/// The members of an event that an expression may name.
 pub(super) const MEMBERS: [&str; 24] = [
     "id",
     "cloudEventId",
@@ -46,7 +46,7 @@ pub(super) enum CelExpr {
     Member(&'static str),
     /// A member of the event that is an instant.
     Moment(&'static str),
-    /// A loop's variable: its place among the open loops, outermost first.
+    /// A loop's variable: its index among the open loops, outermost first.
     Variable(usize),
     /// `of.name`.
     Field(Box<CelExpr>, Box<str>),
@@ -58,13 +58,13 @@ pub(super) enum CelExpr {
     Not(Box<CelExpr>),
     /// `-of`.
     Negate(Box<CelExpr>),
-    /// `a && b && …`; flat, so that a long one is not a deep one.
+    /// `a && b && …`; flat, so that a long one is not deeply nested.
     And(Vec<CelExpr>),
     /// `a || b || …`.
     Or(Vec<CelExpr>),
     /// `condition ? then : otherwise`.
     Choice(Box<[CelExpr; 3]>),
-    /// Two operands and what is done with them.
+    /// A binary operator and its operands.
     Binary(BinaryOperator, Box<[CelExpr; 2]>),
     /// A function and its operands, the target of a method first.
     Call(CelFunction, Vec<CelExpr>),
@@ -74,11 +74,11 @@ pub(super) enum CelExpr {
     List(Vec<CelExpr>),
     /// `{…}`.
     Map(Vec<(CelExpr, CelExpr)>),
-    /// `range.all(x, …)` and its kin.
+    /// `range.all(x, …)` and similar loops.
     Loop(Box<CelLoop>),
 }
 
-/// A constant; unlike a [`Value`] it can be shared between threads.
+/// A constant; unlike a [`CelValue`] it can be shared between threads.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum CelLiteral {
     Null,
@@ -107,7 +107,7 @@ impl CelLiteral {
     }
 }
 
-/// What is done with two operands.
+/// A binary operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BinaryOperator {
     Equal,
@@ -124,7 +124,7 @@ pub(super) enum BinaryOperator {
     Remainder,
 }
 
-/// Every function there is, apart from the loops, `has` and `matches`.
+/// Every function, apart from the loops, `has` and `matches`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CelFunction {
     Size,
@@ -142,7 +142,8 @@ pub(super) enum CelFunction {
 }
 
 impl CelFunction {
-    /// The function called `name` as a method or alone, with so many operands (a method's target among them).
+    /// The function with this name, as a method or alone, and with this number of operands (a method's target
+    /// included).
     pub(super) fn find(name: &str, is_method: bool, operands: usize) -> Option<Self> {
         Some(match (name, is_method, operands) {
             ("size", _, 1) => Self::Size,
@@ -165,17 +166,17 @@ impl CelFunction {
 /// A loop over a list's items or a map's keys.
 #[derive(Debug)]
 pub(super) struct CelLoop {
-    /// What becomes of the items.
+    /// What the loop computes.
     pub(super) kind: LoopKind,
-    /// What is gone through.
+    /// The list or map.
     pub(super) range: CelExpr,
-    /// `map(x, guard, body)`: only items this is true for.
+    /// `map(x, guard, body)`: the items for which this is true.
     pub(super) guard: Option<CelExpr>,
     /// Evaluated once per item.
     pub(super) body: CelExpr,
 }
 
-/// What becomes of a loop's items.
+/// What a loop computes of its items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LoopKind {
     All,
@@ -186,7 +187,7 @@ pub(super) enum LoopKind {
 }
 
 impl LoopKind {
-    /// The loop called `name`.
+    /// The loop with this name.
     pub(super) fn find(name: &str) -> Option<Self> {
         Some(match name {
             "all" => Self::All,

@@ -1,14 +1,14 @@
 //! The functions and the arithmetic of the language.
 //!
-//! - JSON knows one kind of number. So `3` and `3.5` may be mixed: an integer meets a double as a double.
-//! - Conversions fail rather than guess; none of them loses an integer's digits silently.
+//! - JSON has one kind of number. So `3` and `3.5` may be mixed: an integer is converted to a double.
+//! - Conversions fail rather than guess; none loses digits of an integer silently.
 
 use super::eval::{EvalFailure, EvalResult, MADE, StepBudget};
 use super::expr::{BinaryOperator, CelFunction};
 use super::value::{CelList, CelValue};
 use contract::Timestamp;
 
-/// Calls a function; how many operands it has was checked when the expression was read.
+/// Calls a function; the parser has checked the number of its operands.
 pub(super) fn call<'t>(function: CelFunction, operands: &[CelValue<'t>], steps: &mut StepBudget) -> EvalResult<'t> {
     let value = match (function, operands) {
         (CelFunction::Size, [of]) => CelValue::Int(size(of, steps)?),
@@ -38,7 +38,7 @@ pub(super) fn call<'t>(function: CelFunction, operands: &[CelValue<'t>], steps: 
     Ok(value)
 }
 
-/// `left operator right` for the operators that compute.
+/// `left operator right` for arithmetic operators.
 pub(super) fn arithmetic<'t>(
     operator: BinaryOperator,
     left: &CelValue<'t>,
@@ -72,7 +72,7 @@ pub(super) fn negate<'t>(of: &CelValue<'t>) -> EvalResult<'t> {
     }
 }
 
-/// The place in a list an index means: an integer, or a double without a fraction.
+/// The position in a list for an index: an integer, or a double without a fraction.
 pub(super) fn to_index(index: &CelValue<'_>) -> Option<usize> {
     match index {
         CelValue::Int(int) => usize::try_from(*int).ok(),
@@ -136,18 +136,18 @@ fn to_time(of: &CelValue<'_>) -> EvalResult<'static, Timestamp> {
     }
 }
 
-/// The instant `timestamp(seconds)` means.
+/// The instant of `timestamp(seconds)`.
 pub(super) fn seconds_after_1970(seconds: i64) -> Option<Timestamp> {
     let time = Timestamp::from_millis(seconds.checked_mul(1000)?);
     (time.seconds() == seconds && is_in_range(&time)).then_some(time)
 }
 
-/// CEL's timestamps begin with the year 1 and end with the year 9999.
+/// CEL's timestamps are in the years 1 to 9999.
 pub(super) fn is_in_range(time: &Timestamp) -> bool {
     time.seconds() >= -62_135_596_800
 }
 
-/// An instant as CEL prints it: as many decimals as it needs.
+/// An instant as CEL prints it, with as many decimals as it needs.
 fn time_text(time: Timestamp) -> String {
     let whole = time.to_string();
     let whole = whole.split_once('.').map_or(&*whole, |(whole, _)| whole);
@@ -213,12 +213,13 @@ fn to_bool(of: &CelValue<'_>) -> Option<bool> {
     }
 }
 
-/// No number is written longer than this; the rest is not worth a look.
+/// Longest text of a number; a longer one is refused.
 fn number_text(text: &str) -> Option<&str> {
     (text.len() <= 400).then_some(text)
 }
 
-/// A double cut to an integer, where it fits. CEL leaves out both ends: the double nearest to them may have been rounded.
+/// A double truncated to an integer, if it fits. CEL excludes both ends: the double nearest to them may have been
+/// rounded.
 fn whole(double: f64) -> Option<i64> {
     (double.abs() < 9_223_372_036_854_775_808.0).then_some(double as i64)
 }

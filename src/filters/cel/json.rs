@@ -1,14 +1,14 @@
-//! The members of an event an expression looks at, read from its JSON text.
+//! The members of an event that an expression uses, parsed from its JSON text.
 //!
 //! - Texts without escapes are borrowed from the event; nothing is copied twice.
-//! - Members nobody asked for are skipped, not read.
+//! - Other members are skipped without parsing.
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt;
 
-/// A JSON value whose texts borrow from the event where they can.
+/// A JSON value whose texts borrow from the event if possible.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum JsonValue<'b> {
     Null,
@@ -22,12 +22,12 @@ pub(super) enum JsonValue<'b> {
     Map(JsonMembers<'b>),
 }
 
-/// An object's members in the order written.
+/// An object's members in their order.
 pub(super) type JsonMembers<'b> = Vec<(Cow<'b, str>, JsonValue<'b>)>;
 
-/// Reads `wanted` members of the event in `body` (`None`: all of them).
+/// Parses the `wanted` members of the event in `body` (`None`: all of them).
 pub(super) fn members<'b>(body: &'b [u8], wanted: Option<&[&str]>) -> Option<JsonMembers<'b>> {
-    // The text is checked to be Unicode once, as a whole, which is cheaper than string by string.
+    // UTF-8 is checked once for the whole text, which is cheaper than string by string.
     let mut source = serde_json::Deserializer::from_str(str::from_utf8(body).ok()?);
     source.deserialize_map(EventVisitor { wanted }).ok()
 }

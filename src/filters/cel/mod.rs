@@ -1,18 +1,17 @@
 //! Filter expressions in CEL (the Common Expression Language), over the members of an event.
 //!
-//! - An expression is read once and then only walked; both are bounded, whoever wrote it. Reading: by the length of
-//!   the text ([`limits::CEL_BYTES_MAX`]), its parts, its nesting, its loops within loops (two), its patterns.
-//!   Walking: by a number of steps per event, after which it has failed.
-//! - Whatever cannot be answered is no match: [`Program::matches`] then gives `None`, and the caller counts it.
-//! - A refusal says what and where, by line and column; it never quotes the expression.
+//! - An expression is parsed once and then only evaluated; both are bounded, whoever wrote it. Parsing is bounded by
+//!   the length of the text ([`limits::CEL_BYTES_MAX`]), the number of nodes, the nesting, the nesting of loops (two)
+//!   and the patterns. Evaluation is bounded by a number of steps per event, after which it fails.
+//! - A failed evaluation is no match: [`CelProgram::matches`] returns `None`, and the caller counts it.
+//! - A refusal names the fault with its line and column; it never quotes the expression.
 //!
-//! The language is CEL without bytes, durations, messages, optionals and escaped names. What is particular here:
-//! `has(data)` asks whether the event has that member; `occurredAt` and `createdAt` are instants, which compare with
-//! each other, with `timestamp('…')` and with RFC 3339 texts; the pattern of `matches` is a literal; integers and
-//! doubles may be mixed.
+//! The language is CEL without bytes, durations, messages, optionals and escaped names. Differences: `has(data)` tests
+//! whether the event has that member; `occurredAt` and `createdAt` are instants, which compare with each other, with
+//! `timestamp('…')` and with RFC 3339 texts; the pattern of `matches` is a literal; integers and doubles may be mixed.
 //!
-//! Why an own reader and walker, when there are crates: they have no limit of steps, recompile patterns at every event,
-//! copy the event's data, and one of them overflows the stack on thirty brackets.
+//! The existing crates are not used because they have no limit of steps, recompile patterns for every event, copy the
+//! event's data, and one of them overflows the stack on thirty brackets.
 
 mod eval;
 mod expr;
@@ -31,16 +30,16 @@ use expr::CelExpr;
 use parse::ParsedExpr;
 use token::CelError;
 
-/// An expression, ready to be asked about events.
+/// A compiled expression.
 #[derive(Debug)]
 pub(super) struct CelProgram {
     expr: CelExpr,
-    /// The members it looks at; `None`: the event as a whole.
+    /// The members that it uses; `None`: the event as a whole.
     wanted: Option<Vec<&'static str>>,
 }
 
 impl CelProgram {
-    /// Reads an expression.
+    /// Parses and checks an expression.
     pub(super) fn compile(source: &str) -> Result<Self> {
         if source.len() > limits::CEL_BYTES_MAX {
             let detail = format!("A CEL expression has at most {} bytes.", limits::CEL_BYTES_MAX);
@@ -50,7 +49,7 @@ impl CelProgram {
         Ok(Self { expr, wanted })
     }
 
-    /// Whether it is true for the event whose JSON this is; `None` where it has no answer. Adds its work to `steps`.
+    /// Whether it is true for the event with this JSON; `None` if the evaluation fails. Adds its work to `steps`.
     pub(super) fn matches(&self, body: &[u8], steps: &mut u64) -> Option<bool> {
         *steps += body.len() as u64 / 32;
         let members = json::members(body, self.wanted.as_deref())?;
@@ -58,7 +57,7 @@ impl CelProgram {
     }
 }
 
-/// Where a request carries the expression.
+/// The pointer to the expression in a request.
 const POINTER: &str = "/filter";
 
 fn refusal(source: &str, fault: CelError) -> Error {

@@ -1,4 +1,4 @@
-//! What the names in an expression mean: members, variables, types, functions and loops.
+//! Resolves the names in an expression: members, variables, types, functions and loops.
 
 use super::expr::{CelExpr, CelFunction, CelLiteral, CelLoop, LoopKind, MEMBERS, MOMENTS};
 use super::functions;
@@ -14,7 +14,7 @@ const UNDECLARED: &str = "this is neither a member of an event nor a variable";
 const NO_FUNCTION: &str = "there is no such function with so many operands";
 
 impl<'s> CelParser<'s> {
-    /// A name that stands alone, or the function it calls.
+    /// A name, or the function that it calls.
     pub(super) fn named(&mut self, name: &'s str, at: usize) -> Result<SubExpr, CelError> {
         if RESERVED.contains(&name) {
             return Err(CelError::new(at, super::parse::OPERAND));
@@ -36,7 +36,7 @@ impl<'s> CelParser<'s> {
         self.node(expr, 0)
     }
 
-    /// `of.name`. `event.subject` is `subject`, so that an instant stays one and a wrong name is found out.
+    /// `of.name`. `event.subject` is `subject`, so that an instant stays an instant and a wrong name is detected.
     pub(super) fn field(&mut self, of: SubExpr, name: &str, at: usize) -> Result<SubExpr, CelError> {
         match of.expr {
             CelExpr::Event => {
@@ -47,7 +47,7 @@ impl<'s> CelParser<'s> {
         }
     }
 
-    /// `of.name(…)`; the opening bracket is behind us.
+    /// `of.name(…)`, after the opening bracket.
     pub(super) fn method(&mut self, of: SubExpr, name: &'s str, at: usize) -> Result<SubExpr, CelError> {
         if let Some(kind) = LoopKind::find(name) {
             return self.repeat(kind, of);
@@ -57,7 +57,7 @@ impl<'s> CelParser<'s> {
         self.call(name, true, operands, at)
     }
 
-    /// `range.all(x, body)`; the opening bracket is behind us.
+    /// `range.all(x, body)`, after the opening bracket.
     fn repeat(&mut self, kind: LoopKind, range: SubExpr) -> Result<SubExpr, CelError> {
         let at = self.at();
         let variable = self.name(true)?;
@@ -117,7 +117,7 @@ impl<'s> CelParser<'s> {
     }
 }
 
-/// A text that is compared with an instant is one.
+/// Converts a text that is compared with an instant.
 pub(super) fn read_time(left: &mut CelExpr, right: &mut CelExpr, at: usize) -> Result<(), CelError> {
     if let (CelExpr::Moment(_), CelExpr::Literal(literal)) | (CelExpr::Literal(literal), CelExpr::Moment(_)) =
         (left, right)
@@ -128,7 +128,7 @@ pub(super) fn read_time(left: &mut CelExpr, right: &mut CelExpr, at: usize) -> R
     Ok(())
 }
 
-/// What `has(of)` asks: a bare member means that the event has it.
+/// The test of `has(of)`: for a bare member, whether the event has it.
 fn presence(of: CelExpr, at: usize) -> Result<CelExpr, CelError> {
     match of {
         CelExpr::Field(of, name) => Ok(CelExpr::Has(of, name)),
@@ -137,7 +137,7 @@ fn presence(of: CelExpr, at: usize) -> Result<CelExpr, CelError> {
     }
 }
 
-/// What `timestamp(literal)` is, so that one that can never have a value is refused instead of never matching.
+/// The value of `timestamp(literal)`, so that one that can never have a value is refused instead of never matching.
 fn timestamp(literal: &CelLiteral, at: usize) -> Result<CelLiteral, CelError> {
     let time = match literal {
         CelLiteral::Text(text) => match time(text, at)? {

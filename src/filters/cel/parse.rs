@@ -1,8 +1,8 @@
-//! From text to a checked expression, by precedence.
+//! Parses a text into a checked expression, by precedence.
 //!
-//! - A name that is neither a member, nor a loop's variable, nor a type is a fault, and so is an unknown function.
-//! - No expression is larger than [`NODES_MAX`] or deeper than [`DEPTH_MAX`]: whoever walks one may recurse.
-//! - A pattern is a literal, compiled here and once, by a matcher whose time is linear in the text.
+//! - A name that is neither a member, nor a loop's variable, nor a type is refused, and so is an unknown function.
+//! - No expression is larger than [`NODES_MAX`] or deeper than [`DEPTH_MAX`], so evaluation may recurse.
+//! - A pattern is a literal. It is compiled here, once, for a matcher that is linear in the text.
 //!
 //! ```text
 //! expression = or ["?" or ":" expression]
@@ -31,15 +31,15 @@ pub(super) const PATTERNS_MAX: usize = 8;
 /// Longest pattern, in bytes.
 pub(super) const PATTERN_BYTES_MAX: usize = 512;
 
-/// A checked expression, and what it needs of an event.
+/// A checked expression, and the members that it needs.
 pub(super) struct ParsedExpr {
     /// The expression.
     pub(super) expr: CelExpr,
-    /// The members it names; `None` where it asks for the event as a whole.
+    /// The members that it names; `None` if it uses the event as a whole.
     pub(super) wanted: Option<Vec<&'static str>>,
 }
 
-/// Reads an expression.
+/// Parses an expression.
 pub(super) fn parse(source: &str) -> Result<ParsedExpr, CelError> {
     let mut parser = CelParser {
         words: tokens(source)?.into_iter(),
@@ -58,7 +58,7 @@ pub(super) fn parse(source: &str) -> Result<ParsedExpr, CelError> {
     Ok(ParsedExpr { expr, wanted: (parser.wholes == 0).then_some(parser.members) })
 }
 
-/// Words of the language that cannot be names.
+/// Reserved words, which cannot be names.
 pub(super) const RESERVED: [&str; 21] = [
     "as",
     "break",
@@ -86,7 +86,7 @@ pub(super) const RESERVED: [&str; 21] = [
 pub(super) const OPERAND: &str = "an operand is expected here";
 const TOO_DEEP: &str = "the expression is nested too deeply";
 
-/// How far the words have been read.
+/// The state of the parser.
 pub(super) struct CelParser<'s> {
     words: IntoIter<(CelToken<'s>, usize)>,
     end: usize,
@@ -94,14 +94,14 @@ pub(super) struct CelParser<'s> {
     pub(super) scope: Vec<&'s str>,
     /// The members named so far.
     pub(super) members: Vec<&'static str>,
-    /// How often the event as a whole is asked for.
+    /// How often the event as a whole is used.
     pub(super) wholes: usize,
     nodes: usize,
     brackets: usize,
     pub(super) patterns: usize,
 }
 
-/// A node and how deep it is.
+/// A node and its depth.
 pub(super) struct SubExpr {
     pub(super) expr: CelExpr,
     pub(super) depth: usize,
@@ -213,7 +213,7 @@ impl<'s> CelParser<'s> {
         while nots == 0 && self.eat("-") {
             minuses += 1;
         }
-        // The least integer has no positive counterpart, so its sign belongs to the literal.
+        // The smallest integer has no positive counterpart, so its sign belongs to the literal.
         if minuses > 0 && self.peek() == Some(&CelToken::Int(i64::MIN.unsigned_abs())) {
             self.words.next();
             minuses -= 1;
@@ -312,7 +312,7 @@ impl<'s> CelParser<'s> {
         Ok(operands)
     }
 
-    /// Counts a node that stands `below` levels above its leaves.
+    /// Counts a node that is `below` levels above its leaves.
     pub(super) fn node(&mut self, expr: CelExpr, below: usize) -> Result<SubExpr, CelError> {
         self.nodes += 1;
         let depth = below + 1;

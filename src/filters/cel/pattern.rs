@@ -1,8 +1,8 @@
-//! The patterns of `matches`: compiled once, and charged by what matching them takes.
+//! The patterns of `matches`: compiled once, and charged by the cost of matching them.
 //!
-//! A linear-time matcher goes through a text byte by byte, and through all states of its automaton for each byte in the worst
-//! case. `a[ab]{500}c` takes some thousand times as long per byte as `error`, so a byte costs more steps the more states
-//! the automaton has.
+//! A linear-time matcher reads a text byte by byte, and visits all states of its automaton for each byte in the worst
+//! case. For `a[ab]{500}c` a byte takes some hundred times as long as for `error`, so a byte costs more steps the more
+//! states the automaton has.
 
 use super::token::CelError;
 use regex::{Regex, RegexBuilder};
@@ -10,7 +10,7 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 
 /// Largest compiled pattern, in bytes.
 const SIZE_MAX: usize = 128 * 1024;
-/// States that a matcher goes through within one step.
+/// States that a matcher visits in the time of one step.
 const STATES_PER_STEP: usize = 16;
 
 /// A pattern ready to be matched.
@@ -21,7 +21,7 @@ pub(super) struct CelPattern {
 }
 
 impl CelPattern {
-    /// Compiles the pattern that stands at this byte of an expression.
+    /// Compiles the pattern at this byte of an expression.
     pub(super) fn compile(pattern: &str, at: usize) -> Result<Self, CelError> {
         let refused = || CelError::new(at, "the pattern is not a regular expression, or too large");
         let builder = &mut RegexBuilder::new(pattern);
@@ -41,7 +41,7 @@ impl CelPattern {
     }
 }
 
-/// About how many states the automaton of an expression has.
+/// The approximate number of states of an expression's automaton.
 fn states(hir: &Hir) -> usize {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => 1,

@@ -1,4 +1,4 @@
-//! The language, told by examples.
+//! The language, by examples.
 
 mod hostile;
 mod second_opinion;
@@ -290,16 +290,16 @@ fn what_is_not_the_language_is_refused_with_its_place() {
         (data.count == 1               -> 1:17 `)` is expected here
         [1, 2                          -> 1:6 `,` or a closing bracket is expected here
         data.                          -> 1:6 a name is expected here
-        a = 1                          -> 1:3 this character means nothing here
+        a = 1                          -> 1:3 this character is not valid here
         data.x ? 1                     -> 1:11 `:` is expected here
         if == 1                        -> 1:1 an operand is expected here
         data.?x                        -> 1:6 a name is expected here
         Thing{a: 1}                    -> 1:1 this is neither a member of an event nor a variable
-        `data`                         -> 1:1 this character means nothing here
-        #                              -> 1:1 this character means nothing here
+        `data`                         -> 1:1 this character is not valid here
+        #                              -> 1:1 this character is not valid here
     ",
     );
-    assert_eq!(answer("data.count == 3 &&\n  // a note\n  ö"), "3:3 this character means nothing here");
+    assert_eq!(answer("data.count == 3 &&\n  // a note\n  ö"), "3:3 this character is not valid here");
     assert_eq!(answer(""), "1:1 an operand is expected here");
 }
 

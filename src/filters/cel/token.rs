@@ -1,14 +1,14 @@
-//! The words of a CEL text: names, numbers, texts, signs.
+//! The tokens of a CEL text: names, numbers, texts, operators.
 //!
-//! - One pass, in proportion to the text; nothing is looked at twice.
-//! - A fault has a place and a reason, and never a piece of the text.
+//! - One pass, linear in the text.
+//! - An error has a place and a reason, and never quotes the text.
 
-/// One word of an expression.
+/// One token of an expression.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum CelToken<'s> {
-    /// A name or a word of the language (`true`, `in`).
+    /// A name or a reserved word (`true`, `in`).
     Name(&'s str),
-    /// The digits of an integer; the sign before it is a sign.
+    /// The digits of an integer; its sign is an operator.
     Int(u64),
     /// `12u`.
     UInt(u64),
@@ -23,20 +23,20 @@ pub(super) enum CelToken<'s> {
 /// What is wrong with an expression, and at which byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CelError {
-    /// Where.
+    /// The byte.
     pub(super) at: usize,
-    /// Why; says what to do about it.
+    /// The reason, and what to do about it.
     pub(super) why: &'static str,
 }
 
 impl CelError {
-    /// A fault at byte `at`.
+    /// An error at byte `at`.
     pub(super) const fn new(at: usize, why: &'static str) -> Self {
         Self { at, why }
     }
 }
 
-/// Cuts `source` into words, each with the byte it starts at.
+/// Splits `source` into tokens, each with the byte at which it starts.
 pub(super) fn tokens(source: &str) -> Result<Vec<(CelToken<'_>, usize)>, CelError> {
     let mut cut = CelLexer { source, at: 0 };
     let mut words = Vec::new();
@@ -56,7 +56,7 @@ const BAD_NUMBER: &str = "the number is not readable or out of range";
 const BAD_ESCAPE: &str = "the escape in this text is unknown";
 const OPEN_TEXT: &str = "the text has no closing quote";
 
-/// How far the text has been cut.
+/// The state of the tokeniser.
 struct CelLexer<'s> {
     source: &'s str,
     at: usize,
@@ -107,7 +107,7 @@ impl<'s> CelLexer<'s> {
 
     fn sign(&mut self) -> Result<CelToken<'s>, CelError> {
         let sign = SIGNS.iter().find(|sign| self.rest().starts_with(**sign));
-        let sign = sign.ok_or_else(|| self.fault("this character means nothing here"))?;
+        let sign = sign.ok_or_else(|| self.fault("this character is not valid here"))?;
         self.at += sign.len();
         Ok(CelToken::Sign(sign))
     }
@@ -169,7 +169,7 @@ impl<'s> CelLexer<'s> {
         }
     }
 
-    /// The character an escape stands for; the backslash is behind us.
+    /// The character of an escape, after its backslash.
     fn escape(&mut self) -> Result<char, CelError> {
         let fault = self.fault(BAD_ESCAPE);
         let plain = match self.next_char().ok_or(fault)? {

@@ -1,7 +1,8 @@
-//! What an expression computes with.
+//! The values of expressions.
 //!
-//! - What comes from the event or the expression is borrowed; what is made is counted, so a copy is cheap either way.
-//! - Numbers compare by value, whatever their type. An instant compares with a text that is one in RFC 3339.
+//! - Values from the event or the expression are borrowed; created ones are reference-counted, so a copy is cheap
+//!   either way.
+//! - Numbers compare by value, whatever their type. An instant compares with an RFC 3339 text.
 
 use super::json::{JsonMembers, JsonValue};
 use contract::Timestamp;
@@ -25,21 +26,21 @@ pub(super) enum CelValue<'t> {
     Map(CelMap<'t>),
 }
 
-/// A text, borrowed or made.
+/// A text, borrowed or created.
 #[derive(Debug, Clone)]
 pub(super) enum CelText<'t> {
     Event(&'t str),
     Made(Rc<str>),
 }
 
-/// A list, borrowed or made.
+/// A list, borrowed or created.
 #[derive(Debug, Clone)]
 pub(super) enum CelList<'t> {
     Event(&'t [JsonValue<'t>]),
     Made(Rc<[CelValue<'t>]>),
 }
 
-/// A map, borrowed (its keys are texts) or made.
+/// A map, borrowed (with texts as keys) or created.
 #[derive(Debug, Clone)]
 pub(super) enum CelMap<'t> {
     Event(&'t JsonMembers<'t>),
@@ -84,7 +85,7 @@ impl CelValue<'_> {
         }
     }
 
-    /// Whether a map can be asked for it.
+    /// Whether it can be a key of a map.
     pub(super) fn is_key(&self) -> bool {
         matches!(
             self,
@@ -92,7 +93,7 @@ impl CelValue<'_> {
         )
     }
 
-    /// The number as a double, where it is one.
+    /// The number as a double, if it is a number.
     pub(super) fn number(&self) -> Option<f64> {
         match self {
             CelValue::Int(int) => Some(*int as f64),
@@ -102,7 +103,7 @@ impl CelValue<'_> {
         }
     }
 
-    /// Which comes first; `None` where the two have no order.
+    /// The order of two values; `None` if they have none.
     pub(super) fn order(&self, other: &Self) -> Option<Ordering> {
         match (self, other) {
             (CelValue::Bool(a), CelValue::Bool(b)) => Some(a.cmp(b)),
@@ -131,7 +132,7 @@ impl Deref for CelText<'_> {
 }
 
 impl<'t> CelList<'t> {
-    /// How many items.
+    /// The number of items.
     pub(super) fn len(&self) -> usize {
         match self {
             CelList::Event(items) => items.len(),
@@ -154,7 +155,7 @@ impl<'t> CelList<'t> {
 }
 
 impl<'t> CelMap<'t> {
-    /// How many entries.
+    /// The number of entries.
     pub(super) fn len(&self) -> usize {
         match self {
             CelMap::Event(members) => members.len(),

@@ -1,4 +1,4 @@
-//! The lines of a body, as they arrive, in bounded memory.
+//! Reads the lines of a body while they arrive, in bounded memory.
 //!
 //! - At most one line is held. One that is too long is discarded while it arrives, and counts as one line.
 //! - A line must arrive at the minimum rate. Between lines there may be pauses, in which the caller stores what it holds.
@@ -28,14 +28,14 @@ pub(super) enum ImportLine {
     Pause,
 }
 
-/// A body on its way in, line by line.
+/// A body that is being received, line by line.
 pub(super) struct LineReader {
     body: Body,
     splitter: LineSplitter,
     ended: bool,
-    /// Of all bytes so far, where somebody wants to know.
+    /// The digest of all bytes so far, if the import has an idempotency key.
     digest: Option<blake3::Hasher>,
-    /// For the line that arrives, and for those that were handed out and are not stored yet.
+    /// Room for the line that is arriving, and for lines that were returned and are not stored yet.
     room: ByteReservation,
 }
 
@@ -44,12 +44,12 @@ impl LineReader {
         Self { body, splitter: LineSplitter::default(), ended: false, digest, room: reservation }
     }
 
-    /// The lines that were handed out are not held any more.
+    /// Gives back the room of the lines that were returned.
     pub(super) fn release_stored(&mut self) {
         self.room.shrink_to(self.splitter.buffer.capacity().max(ROOM_STEP));
     }
 
-    /// The digest of what has arrived.
+    /// The digest of the bytes that have arrived.
     pub(super) const fn digest(&self) -> Option<&blake3::Hasher> {
         self.digest.as_ref()
     }
@@ -91,18 +91,18 @@ impl LineReader {
     }
 }
 
-/// Bytes that are made lines.
+/// Splits bytes into lines.
 #[derive(Default)]
 struct LineSplitter {
     buffer: BytesMut,
-    /// How much of the buffer has no line feed.
+    /// The length of the beginning of the buffer that has no line feed.
     searched: usize,
-    /// The line that is arriving is too long already; nothing of it is kept.
+    /// The arriving line is already too long; nothing of it is kept.
     too_long: bool,
 }
 
 impl LineSplitter {
-    /// How large the buffer becomes with these bytes: it grows by doubling.
+    /// The capacity of the buffer with these bytes: it grows by doubling.
     fn capacity_with(&self, bytes: &[u8]) -> usize {
         (self.buffer.len() + bytes.len()).next_power_of_two().max(self.buffer.capacity())
     }
@@ -111,7 +111,7 @@ impl LineSplitter {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next line that has wholly arrived.
+    /// The next complete line.
     fn line(&mut self) -> Option<ImportLine> {
         let unsearched = self.buffer.get(self.searched..).unwrap_or_default();
         let Some(at) = unsearched.iter().position(|byte| *byte == b'\n') else {
@@ -128,7 +128,7 @@ impl LineSplitter {
         Some(self.finish(text))
     }
 
-    /// What is left when nothing more comes.
+    /// The rest at the end of the body.
     fn last(&mut self) -> Option<ImportLine> {
         let text = self.buffer.split().freeze();
         (!text.is_empty() || self.too_long).then(|| self.finish(text))
@@ -147,7 +147,7 @@ impl LineSplitter {
 mod tests {
     use super::*;
 
-    /// Every line of `pieces`, and the most bytes that were held.
+    /// Every line of `pieces`, and the most bytes in the buffer.
     fn split(pieces: &[&[u8]]) -> (Vec<ImportLine>, usize) {
         let (mut splitter, mut lines, mut held) = (LineSplitter::default(), Vec::new(), 0);
         for piece in pieces {

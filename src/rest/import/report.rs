@@ -1,13 +1,13 @@
-//! What an import says while its body still arrives, in bounded memory.
+//! The report of an import while its body is still arriving, in bounded memory.
 //!
-//! Most HTTP libraries send a whole body before they read anything. If the import waited for its report to be read, both
-//! sides would wait for each other. So:
+//! Most HTTP libraries send a whole body before they read anything. If the import waited until its report is read, both
+//! sides would wait for each other. Therefore:
 //!
-//! - Pieces of the report wait in a bounded queue. When it is full the import waits a moment for a slow reader, once; after
-//!   that it goes on, and refusals that find no room are counted instead of reported.
+//! - Pieces of the report wait in a bounded queue. When it is full, the import waits once for a slow reader; after that
+//!   it continues, and refusals that find no room are counted instead of reported.
 //! - As soon as the client reads again, refusals are reported again.
 //! - The last lines are not part of the queue: they always have room.
-//! - A client that reads nothing for long is told so in the last lines, and the import ends.
+//! - An import whose client reads nothing for a long time ends; the last lines say so.
 
 use crate::rest::problem::Problem;
 use bytes::Bytes;
@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::time::{Instant, timeout};
 
-/// A piece has about this many bytes.
+/// The approximate size of a piece, in bytes.
 const PIECE_BYTES: usize = 32 * 1024;
 /// Pieces that wait for the client.
 const PIECES_MAX: usize = 8;
@@ -27,24 +27,24 @@ const SLOW_READER_WAIT: Duration = Duration::from_secs(2);
 /// The report of an import.
 pub(super) struct ImportReport {
     pieces: Sender<Bytes>,
-    /// The piece that is being written, and how many refusals are in it.
+    /// The piece that is being filled, and how many refusals are in it.
     piece: Vec<u8>,
     refusals: u64,
-    /// Since when the client has taken nothing, with the queue full.
+    /// Since when the client has accepted nothing, with the queue full.
     unread_since: Option<Instant>,
     unread_max: Duration,
     unreported: u64,
 }
 
 impl ImportReport {
-    /// A report, and the queue its pieces come from.
+    /// A report, and the queue of its pieces.
     pub(super) fn new(unread_max: Duration) -> (Self, Receiver<Bytes>) {
         let (pieces, queue) = mpsc::channel(PIECES_MAX);
         let piece = Vec::new();
         (Self { pieces, piece, refusals: 0, unread_since: None, unread_max, unreported: 0 }, queue)
     }
 
-    /// How many refusals were counted only.
+    /// How many refusals were counted but not reported.
     pub(super) const fn unreported(&self) -> u64 {
         self.unreported
     }
@@ -58,7 +58,7 @@ impl ImportReport {
         }
     }
 
-    /// Reports how far the import has come; an error means that the client has not read for too long.
+    /// Reports the progress; an error means that the client has not read for too long.
     pub(super) async fn progress(&mut self, count: &Value) -> Result<(), Problem> {
         write(&mut self.piece, count);
         self.flush().await;
@@ -91,7 +91,7 @@ impl ImportReport {
         }
     }
 
-    /// The last lines, with what was not handed on yet.
+    /// The last lines, with the refusals that are not in the queue.
     pub(super) fn last(mut self, error: Option<&Problem>, count: &Value) -> Bytes {
         if let Some(problem) = error {
             write(&mut self.piece, &json!({"error": problem.document(None, None)}));
@@ -134,7 +134,7 @@ mod tests {
         while let Some(piece) = queue.recv().await {
             reported += piece.iter().filter(|byte| **byte == b'\n').count();
         }
-        // One line is the progress.
+        // One of the lines is the progress.
         assert_eq!(reported as u64 - 1 + unreported, 100_000);
     }
 

@@ -47,7 +47,7 @@ impl CheckWork {
         let detail = match (self.looks > LOOKS_MAX, self.pattern_steps > PATTERN_STEPS_MAX) {
             (false, false) => return Ok(()),
             (true, _) => "has too many values for its type's schema, which looks at each of them many times",
-            (false, true) => "has too much text for its type's schema, whose patterns repeat much (`{1000}`)",
+            (false, true) => "has too much text for its type's schema, whose patterns have many repetitions (`{1000}`)",
         };
         Err(Error::invalid("/data", detail))
     }

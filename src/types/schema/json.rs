@@ -1,15 +1,15 @@
-//! JSON Schemas of event types, compiled once and asked for every published event.
+//! JSON Schemas of event types, compiled once and checked for every published event.
 //!
 //! - Draft 2020-12 (the default) and draft-07, by `$schema`; any other is refused. A `$ref` stays inside the schema:
 //!   nothing is fetched, from the network or from a file.
-//! - Formats are asserted under both drafts, ours among them (`uuid`, `gts-identifier`, `iso8601duration`);
+//! - Formats are asserted under both drafts, including the broker's own (`uuid`, `gts-identifier`, `iso8601duration`);
 //!   docs/schemas.md lists them.
 //! - Patterns are matched in linear time; look-around and back-references are refused.
-//! - Bounded: by length, by nesting, and by how often one place of an event is looked at through `$ref`, `allOf` and
-//!   their kin. Where an event and a schema are both large, only the first failure is told.
-//! - A failure is told by pointer and in our words; it quotes the schema at most, never the event.
+//! - A schema is bounded by length, by nesting, and by how often one value of an event is evaluated through `$ref`,
+//!   `allOf` and similar keywords. If an event and a schema are both large, only the first failure is reported.
+//! - A failure is reported by pointer, in the broker's own words; it may quote the schema, never the event.
 //!
-//! This module alone knows the validator's crate. What a minor version may change is [`compat`]'s business.
+//! Only this module uses the validator's crate. [`compat`] decides what a minor version may change.
 
 mod bounds;
 pub(super) mod compat;
@@ -37,14 +37,14 @@ pub(crate) struct JsonSchema {
     validator: Validator,
     /// What it describes.
     target: SchemaTarget,
-    /// How often one place of an event is looked at.
+    /// How often one value of an event is evaluated.
     reach: usize,
-    /// The states of the automata of all patterns that one place is matched with.
+    /// The states of the automata of all patterns that one value is matched with.
     pattern_states: usize,
 }
 
 impl JsonSchema {
-    /// Compiles a schema that a request carries `at`; without `target` its shape tells what it describes.
+    /// Compiles a schema at the pointer `at` of a request; without `target` its shape decides what it describes.
     pub(super) fn compile(at: &str, text: &str, target: Option<SchemaTarget>) -> Result<Self> {
         if text.len() > limits::SCHEMA_BYTES_MAX {
             return Err(refused(at, "", &format!("a schema has at most {} bytes", limits::SCHEMA_BYTES_MAX)));
@@ -60,20 +60,20 @@ impl JsonSchema {
             .build(&schema)
             .map_err(|error| refused(at, error.instance_path().as_str(), messages::schema_fault(error.kind())))?;
         if reach.is_partial {
-            // The validator follows what we do not, so what that takes is not known.
+            // The validator follows references that the analysis does not, so the cost is unknown.
             return Err(refused(at, "", "a reference in it cannot be followed; write it as `#/$defs/name`"));
         }
         let target = target.unwrap_or_else(|| target_of(&schema));
         Ok(Self { validator, target, reach: reach.looks, pattern_states: reach.pattern_states })
     }
 
-    /// What checking an event takes at most, whose `data` is a text of so many bytes.
+    /// The most work that checking an event can take; its `data` is a text of so many bytes.
     pub(super) fn work(&self, data: &Value, bytes: usize) -> CheckWork {
         let work = |values: usize, text_bytes: usize| CheckWork {
             looks: values.saturating_mul(self.reach),
             pattern_steps: text_bytes.saturating_mul(self.pattern_states),
         };
-        // The text has more bytes than values: most events need not be counted.
+        // A text has at least as many bytes as values, so most events need not be counted.
         let most = work(bytes + 3, bytes);
         if most.is_small() {
             return most;
@@ -82,8 +82,8 @@ impl JsonSchema {
         work(values + 3, text_bytes)
     }
 
-    /// Holds an event against the schema; tells every failure, up to [`limits::VIOLATIONS_MAX`], with its pointer from
-    /// the event. `data` is lent: moved into the event for the time of the check, and back.
+    /// Checks an event against the schema; returns every failure, up to [`limits::VIOLATIONS_MAX`], with its pointer
+    /// from the event. `data` is moved into the event for the check, and back.
     pub(super) fn check(
         &self,
         subject: Option<&str>,
@@ -109,7 +109,7 @@ impl JsonSchema {
         if self.validator.is_valid(instance) { Ok(()) } else { Err(self.failures(instance)) }
     }
 
-    /// The validator collects every failure before it gives the first, so it is asked for all only where they are few.
+    /// The validator collects all failures before it returns the first, so all are requested only if they are few.
     fn failures(&self, instance: &Value) -> Vec<Violation> {
         let at = if self.target == SchemaTarget::Data { "/data" } else { "" };
         let told = |error: ValidationError<'_>| messages::violations(at, &error);
@@ -122,7 +122,7 @@ impl JsonSchema {
     }
 }
 
-/// What the patterns of a schema take once they are compiled, in bytes; else why that is too much.
+/// The size of the compiled patterns of a schema, in bytes; or why that is too much.
 pub(super) fn pattern_bytes(schema: &Value, origin: SchemaOrigin) -> Result<usize, String> {
     let mut budget = PatternBudget::of(origin);
     for pattern in patterns(schema) {
@@ -131,12 +131,12 @@ pub(super) fn pattern_bytes(schema: &Value, origin: SchemaOrigin) -> Result<usiz
     Ok(budget.compiled_bytes())
 }
 
-/// What the validator makes of a pattern before it is compiled.
+/// Converts a pattern as the validator does before it compiles it.
 fn in_rust_syntax(pattern: &str) -> Cow<'_, str> {
     jsonschema_regex::to_rust_regex(pattern).unwrap_or(Cow::Borrowed(pattern))
 }
 
-/// Every regular expression of a schema, and of the data in it: a schema may be anywhere, under any name.
+/// Every regular expression of a schema, and of the data in it: a subschema may be anywhere, under any name.
 fn patterns(schema: &Value) -> Vec<&str> {
     let (mut found, mut rest) = (Vec::new(), vec![schema]);
     while let Some(part) = rest.pop() {
@@ -154,7 +154,7 @@ fn patterns(schema: &Value) -> Vec<&str> {
     found
 }
 
-/// Reads the text of a schema that a request carries `at`.
+/// Parses the text of a schema at the pointer `at` of a request.
 pub(super) fn parse(at: &str, text: &str) -> Result<Value> {
     parse_strict(text, limits::DATA_DEPTH_MAX).map_err(|error| match error.violations() {
         [first, ..] => refused(at, &first.pointer, &first.detail),
@@ -162,7 +162,7 @@ pub(super) fn parse(at: &str, text: &str) -> Result<Value> {
     })
 }
 
-/// Encodes the colons of codes in addresses (`gts://shop:orders:order:created`), where they would begin a port.
+/// Encodes the colons of codes in addresses (`gts://shop:orders:order:created`), where they would start a port.
 fn encode_codes(schema: &mut Value, position: PartPosition) {
     match schema {
         Value::Array(items) => items.iter_mut().for_each(|item| encode_codes(item, position)),
@@ -188,7 +188,7 @@ fn with_encoded_code(address: &str) -> String {
     }
 }
 
-/// Most places of an event times looks at each, up to which all failures are told.
+/// Most values of an event times evaluations of each, up to which all failures are reported.
 const LOOKS_MAX: usize = 100_000;
 /// Largest compiled pattern, in bytes.
 const PATTERN_SIZE_MAX: usize = 1024 * 1024;
@@ -212,7 +212,8 @@ fn is_duration(text: &str) -> bool {
 
 const DRAFTS: &str = "must be draft-07 or draft 2020-12";
 
-/// Where a part of a schema with its own `$id` names a draft we do not know; the validator would read it as the default one.
+/// The place of a subschema with its own `$id` that names an unknown draft; the validator would read it as the default
+/// one.
 fn unknown_draft_within(schema: &Value) -> Option<String> {
     let mut rest = vec![(String::new(), schema, PartPosition::Schema)];
     while let Some((at, part, position)) = rest.pop() {

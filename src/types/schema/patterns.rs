@@ -1,18 +1,18 @@
-//! What the regular expressions of a schema take to compile, estimated before any of them is compiled.
+//! The cost of compiling the regular expressions of a schema, estimated before any is compiled.
 //!
-//! - A compiled expression grows with the product of its repetitions and with the ranges of its character classes:
-//!   `\p{L}{20}` is nine characters and about a megabyte. Compiling takes time in proportion.
-//! - The estimate only parses the expression. Parsers take time in proportion to the square of a text, and to the
-//!   tables of the Unicode classes in it, so both are bounded first.
-//! - A schema that a log holds already is given twice the room, and as many expressions as it has: it was accepted when
-//!   the bounds were wider. Beyond that its events are refused, so no compilation takes long.
+//! - The size of a compiled expression grows with the product of its repetitions and with the ranges of its character
+//!   classes: `\p{L}{20}` is nine characters and about a megabyte. The time to compile is proportional.
+//! - The estimate only parses the expression. Parsing takes time in proportion to the square of the text, and to the
+//!   tables of its Unicode classes, so both are bounded first.
+//! - A schema that is already in a log may take twice the size, and have any number of expressions: it was accepted
+//!   when the limits were higher. Beyond that its events are refused, so no compilation takes long.
 
 use contract::limits;
 use regex_syntax::hir::{Class, ClassUnicodeRange, Hir, HirKind};
 use regex_syntax::utf8::Utf8Sequences;
 use std::borrow::Cow;
 
-/// Which bounds a schema is held to.
+/// Which limits apply to a schema.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SchemaOrigin {
     /// A request or the configuration.
@@ -21,7 +21,7 @@ pub(crate) enum SchemaOrigin {
     Log,
 }
 
-/// What the expressions of one schema have taken so far.
+/// The cost of a schema's expressions so far.
 pub(super) struct PatternBudget {
     count_max: usize,
     bytes_max: usize,
@@ -39,7 +39,7 @@ impl PatternBudget {
         Self { count_max, bytes_max, count: 0, bytes: 0, unicode_classes: 0 }
     }
 
-    /// Counts an expression, which `convert` turns into the syntax of the `regex` crate; else why the schema has one too
+    /// Adds an expression, which `convert` turns into the syntax of the `regex` crate; `Err` says why it is one too
     /// many.
     pub(super) fn spend<'p>(
         &mut self,
@@ -50,7 +50,7 @@ impl PatternBudget {
         if self.count > self.count_max {
             return Err(format!("it has more than {} patterns", self.count_max));
         }
-        // A conversion may write the tables of a class out, so it is given few of them.
+        // A conversion may write out the tables of a class, so their number is limited before.
         if pattern.len() > PATTERN_TEXT_MAX || unicode_classes(pattern) > CLASSES_MAX {
             return Err(format!("a pattern in it has more than {PATTERN_TEXT_MAX} bytes, or {CLASSES_MAX} classes"));
         }
@@ -70,7 +70,7 @@ impl PatternBudget {
         Ok(())
     }
 
-    /// About what all that is compiled of the expressions takes, in bytes: up to four times the automata.
+    /// The approximate size of everything that is compiled, in bytes: up to four times the automata.
     pub(super) fn compiled_bytes(&self) -> usize {
         self.bytes.saturating_mul(4)
     }
@@ -85,25 +85,25 @@ const CLASSES_MAX: usize = 1_000;
 /// Most classes of the Unicode tables (`\p{L}`, `\w`) in one schema.
 const UNICODE_CLASSES_MAX: usize = 200;
 
-/// How many classes an expression names, at most; those of the Unicode tables once it is converted.
+/// The number of classes in an expression, at most; in a converted one, of the Unicode classes.
 fn unicode_classes(pattern: &str) -> usize {
     let behind = pattern.as_bytes().iter().skip(1);
     let pairs = pattern.as_bytes().iter().zip(behind);
     pairs.filter(|(first, second)| **first == b'\\' && b"pPwWdDsSiIcC".contains(second)).count()
 }
 
-/// About what the automaton of an expression takes, in bytes; all that is compiled of it takes up to four times that.
-/// What cannot be parsed cannot be compiled either; the compiler says why.
+/// The approximate size of the automaton of an expression, in bytes; everything compiled takes up to four times that.
+/// An expression that cannot be parsed cannot be compiled either; the compiler reports it.
 fn estimate(pattern: &str) -> usize {
     regex_syntax::parse(pattern).map_or(0, |hir| automaton_bytes(&hir))
 }
 
-/// About how many states the automaton of an expression has: the steps that each byte of a text may take in the worst case.
+/// The approximate number of states of an automaton: the steps that each byte of a text takes in the worst case.
 pub(super) fn automaton_states(pattern: &str) -> usize {
     estimate(pattern).div_ceil(STATE_BYTES)
 }
 
-/// About how many states the automata of expressions have that take so many bytes once they are compiled.
+/// The approximate number of states of all automata that are so large once they are compiled.
 pub(super) fn automaton_states_in(compiled_bytes: usize) -> usize {
     (compiled_bytes / 4).div_ceil(STATE_BYTES)
 }
@@ -115,7 +115,7 @@ fn automaton_bytes(hir: &Hir) -> usize {
         HirKind::Class(Class::Unicode(class)) => class.iter().map(range_bytes).fold(STATE_BYTES, usize::saturating_add),
         HirKind::Class(Class::Bytes(class)) => STATE_BYTES + TRANSITION_BYTES * class.ranges().len(),
         HirKind::Repetition(repetition) => {
-            // An open end is a loop over one more copy.
+            // An unbounded repetition is a loop over one more copy.
             let copies = repetition.max.unwrap_or_else(|| repetition.min.saturating_add(1)).max(1);
             automaton_bytes(&repetition.sub).saturating_add(STATE_BYTES).saturating_mul(copies as usize)
         }
@@ -126,7 +126,7 @@ fn automaton_bytes(hir: &Hir) -> usize {
     }
 }
 
-/// A range of characters is a state for every byte of its sequences in UTF-8, of which others share some.
+/// A range of characters has a state for every byte of its UTF-8 sequences, some of which are shared.
 fn range_bytes(range: &ClassUnicodeRange) -> usize {
     match range.end().is_ascii() {
         true => TRANSITION_BYTES,
@@ -145,7 +145,7 @@ mod tests {
     fn the_estimate_is_within_a_factor_of_what_the_compiler_takes() {
         for pattern in ["^[a-z0-9-]{1,64}$", r"\p{L}{5}", r"(\p{L}|\d{3}){3}", "(?i)abc{100}", ".{100}", "(a|b|c){100}"]
         {
-            // All that is compiled takes up to four times the automaton; some of it is there once, however small the pattern.
+            // Everything compiled takes up to four times the automaton, plus a constant part.
             let bytes = 8 * 1024 + estimate(pattern) * 4;
             assert!(regex::RegexBuilder::new(pattern).size_limit(bytes).build().is_ok(), "{pattern}: {bytes}");
         }

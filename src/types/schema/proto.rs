@@ -1,11 +1,13 @@
 //! Protocol Buffers as schemas: `data` is the JSON form of one message.
 //!
-//! - A file is compiled here, without `protoc`. It imports the well-known files and nothing else.
-//! - The library decides what fits; when something does not, [`words`] looks for the places.
-//! - Bounded before the compiler sees it: by length, by nesting, by how much it declares ([`scan`]).
-//! - `required` members of the old syntax are required; the library alone would not ask for them.
+//! - A file is compiled here, without `protoc`. It may import only the well-known files.
+//! - The library decides whether `data` is valid; if it is not, [`messages`] finds the places.
+//! - A file is bounded before the compiler reads it: by length, by nesting, and by the number of its declarations
+//!   ([`scan`]).
+//! - `required` members of the old syntax are required; the library alone would not check them.
 //!
-//! Which message `data` is: the one named, else the only top-level message that no other message uses, else the last.
+//! The message of `data` is the one named, otherwise the only top-level message that no other message uses, otherwise
+//! the last.
 
 pub(super) mod compat;
 mod messages;
@@ -21,16 +23,16 @@ use protox::file::{File, FileResolver, GoogleFileResolver};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// A compiled proto file, and the message events are.
+/// A compiled proto file, and the message type of events.
 #[derive(Debug)]
 pub(crate) struct ProtoSchema {
     message: MessageDescriptor,
-    /// Whether a message that can occur has required members.
+    /// Whether a message that can occur in it has required members.
     has_required: bool,
 }
 
 impl ProtoSchema {
-    /// Compiles the file of a version that a request carries `at`.
+    /// Compiles the file of a version at the pointer `at` of a request.
     pub(super) fn compile(at: &str, text: &str, message: Option<&str>) -> Result<Self> {
         let schema_at = format!("{at}/schema");
         scan::check(text).map_err(|detail| refused(&schema_at, detail))?;
@@ -47,7 +49,7 @@ impl ProtoSchema {
         Ok(Self { message, has_required })
     }
 
-    /// Holds an event's `data` against the message.
+    /// Checks an event's `data` against the message type.
     pub(super) fn check(&self, data: &Value) -> Result<(), Vec<Violation>> {
         let fits = DynamicMessage::deserialize(self.message.clone(), data).is_ok();
         if fits && !self.has_required {
@@ -62,10 +64,10 @@ impl ProtoSchema {
     }
 }
 
-/// What the file is called while it is compiled.
+/// The name of the file while it is compiled.
 const NAME: &str = "schema.proto";
 
-/// The one file there is, beside the well-known ones.
+/// Resolves the one file, and the well-known ones.
 struct SingleFileResolver(String);
 
 impl FileResolver for SingleFileResolver {
@@ -74,14 +76,14 @@ impl FileResolver for SingleFileResolver {
     }
 }
 
-/// What is wrong with a file, with the place where the compiler saw it.
+/// The error in a file, with its place.
 fn fault(error: &protox::Error) -> String {
     let what = if error.is_parse() {
         "it is not a proto file"
     } else if error.is_file_not_found() {
         "it imports a file that is not one of the well-known ones"
     } else {
-        "it names something twice, or something that is not there"
+        "it defines a name twice, or uses an undefined one"
     };
     let told = format!("{error:?}");
     let mut place = told.strip_prefix(NAME).and_then(|rest| rest.strip_prefix(':')).unwrap_or_default().split(':');
@@ -92,7 +94,7 @@ fn fault(error: &protox::Error) -> String {
     }
 }
 
-/// A message by its name, with or without the package.
+/// Finds a message type by its name, with or without the package.
 fn named(file: &FileDescriptor, name: &str) -> Option<MessageDescriptor> {
     let pool = file.parent_pool();
     let inside = |name: &str| pool.get_message_by_name(name).filter(|known| known.parent_file() == *file);
@@ -109,7 +111,7 @@ fn chosen(file: &FileDescriptor) -> Option<MessageDescriptor> {
     }
 }
 
-/// Names of the messages that a message and those inside it use, but for itself.
+/// The names of the other messages that a message and those inside it use.
 fn used_by(message: &MessageDescriptor) -> BTreeSet<String> {
     let mut used = BTreeSet::new();
     let mut rest = vec![message.clone()];
@@ -122,7 +124,7 @@ fn used_by(message: &MessageDescriptor) -> BTreeSet<String> {
     used
 }
 
-/// The message and all that can stand inside it.
+/// The message type and all types that can occur inside it.
 fn reachable(message: &MessageDescriptor) -> Vec<MessageDescriptor> {
     let mut seen = BTreeSet::from([message.full_name().to_owned()]);
     let mut found = vec![message.clone()];

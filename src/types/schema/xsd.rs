@@ -1,11 +1,11 @@
 //! XML Schemas (1.0): `data` is `{"xml": "<…/>"}`, the document as text.
 //!
-//! - Nothing is fetched: a schema that includes or imports another by location is refused, and what a document says of
-//!   schema locations is not followed. Document types are refused, so there are no entities to expand.
-//! - A compiled schema interns the names of every document it sees and cannot be shared between threads. So there are a
-//!   few copies, each lent to one thread at a time, and one that has learnt too many names forgets them.
-//! - Checking an event never compiles anything: copies and all patterns are made where schemas are compiled.
-//! - The library is young: a panic inside it is a refusal here. Depth and size of documents are bounded.
+//! - Nothing is fetched: a schema that includes or imports another by location is refused, and locations of schemas in
+//!   documents are ignored. Document types are refused, so there are no entities to expand.
+//! - A compiled schema interns the names of every document that it validates, and cannot be shared between threads. So
+//!   there are a few copies, each used by one thread at a time; a copy with too many interned names is reset.
+//! - Checking an event never compiles anything: copies and patterns are created when the schema is compiled.
+//! - The library is young: a panic inside it refuses the event. Depth and size of documents are bounded.
 
 pub(super) mod compat;
 mod messages;
@@ -34,33 +34,33 @@ use xsd_schema::validation::{
 use xsd_schema::xml::ParseLimits;
 use xsd_schema::{EmbeddedLoader, NameId, SchemaError, SchemaSet, SchemaSetBuilder};
 
-/// A compiled schema, in as many copies as documents are checked at the same time.
+/// A compiled schema, with one copy per document that is checked at the same time.
 pub(crate) struct XsdSchema {
     copies_max: usize,
     /// The states of the automata of all its patterns.
     pattern_states: usize,
     copies: Mutex<CopyPool>,
-    /// A copy was given back.
+    /// Signalled when a copy is returned.
     returned: Condvar,
 }
 
 struct CopyPool {
     /// Not in use.
     idle: Vec<CompiledCopy>,
-    /// How many there are, in use or not.
+    /// The number of copies, in use or not.
     count: usize,
 }
 
 struct CompiledCopy {
     set: SchemaSet,
-    /// How many names it had before it saw a document.
+    /// The number of interned names before the first document.
     names: usize,
-    /// What they take, in bytes.
+    /// The size of these names, in bytes.
     names_bytes: usize,
 }
 
 impl XsdSchema {
-    /// Compiles a schema that a request carries `at`.
+    /// Compiles a schema at the pointer `at` of a request.
     pub(super) fn compile(at: &str, text: &str) -> Result<Self> {
         let schema = tree::SchemaElement::parse(text).map_err(|detail| refused(at, detail))?;
         shape::check(&schema).map_err(|detail| refused(at, detail))?;
@@ -72,16 +72,17 @@ impl XsdSchema {
         Ok(Self { copies_max, pattern_states, copies, returned: Condvar::new() })
     }
 
-    /// What checking a document takes. No value is matched with all patterns of the schema, so this refuses none.
+    /// The work of checking a document. No value is matched with all patterns of the schema, so this estimate refuses
+    /// none.
     pub(super) fn work(&self, bytes: usize) -> CheckWork {
         CheckWork { looks: bytes, pattern_steps: bytes.saturating_mul(self.pattern_states) }.without_refusal()
     }
 
-    /// Makes the copies that are missing. Compiles, so it is never called where events are checked.
+    /// Creates the missing copies. This compiles, so it is never called where events are checked.
     pub(super) fn complete(&self, text: &str) {
         let missing = self.copies_max.saturating_sub(self.pool().count);
         for _ in 0..missing {
-            // One copy is enough to go on with.
+            // One copy is enough.
             let Ok(copy) = CompiledCopy::compile(text) else { return };
             let mut pool = self.pool();
             pool.count += 1;
@@ -90,7 +91,7 @@ impl XsdSchema {
         self.returned.notify_all();
     }
 
-    /// Holds an event's `data` against the schema.
+    /// Checks an event's `data` against the schema.
     pub(super) fn check(&self, data: &Value) -> Result<(), Vec<Violation>> {
         let members = data.as_object().filter(|members| members.len() == 1);
         let Some(document) = members.and_then(|members| members.get("xml")?.as_str()) else {
@@ -99,7 +100,7 @@ impl XsdSchema {
         };
         let copy = self.borrow();
         let outcome = catch_unwind(AssertUnwindSafe(|| validate(&copy.set, document)));
-        // Documents change nothing but the names, so even a panic leaves a copy that can be used on.
+        // Documents change only the names, so a copy can be used again even after a panic.
         self.give_back(copy, outcome.is_err());
         match outcome {
             Ok(found) if found.is_empty() => Ok(()),
@@ -112,7 +113,7 @@ impl XsdSchema {
         self.copies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a copy. There are as many as threads, or else each takes a while to compile and is large.
+    /// Waits for a copy. There are as many copies as threads, unless they are large.
     fn borrow(&self) -> CompiledCopy {
         let mut pool = self.pool();
         loop {
@@ -133,26 +134,26 @@ impl XsdSchema {
     }
 }
 
-/// About what all copies of a schema take, in bytes.
+/// The approximate size of all copies of a schema, in bytes.
 pub(super) fn compiled_bytes(text: &str, pattern_bytes: usize) -> usize {
     copies_max(text, pattern_bytes).saturating_mul(copy_bytes(text, pattern_bytes))
 }
 
-/// How many copies of a schema there may be: one for every thread, unless they are large.
+/// The number of copies of a schema: one for every thread, unless they are large.
 fn copies_max(text: &str, pattern_bytes: usize) -> usize {
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
     (COPIES_BYTES_MAX / copy_bytes(text, pattern_bytes).max(1)).clamp(1, threads.min(COPIES_MAX))
 }
 
-/// About what a copy takes, in bytes: the types that every schema has, its own, its patterns, and names of documents.
+/// The approximate size of a copy, in bytes: the built-in types, its own types, its patterns, and names of documents.
 fn copy_bytes(text: &str, pattern_bytes: usize) -> usize {
     BUILTIN_BYTES.saturating_add(text.len().saturating_mul(32)).saturating_add(pattern_bytes) + NAMES_BYTES_MAX
 }
 
-/// What the patterns of a schema take once they are compiled, in bytes, for one copy; else why that is too much.
+/// The size of the compiled patterns of one copy, in bytes; or why that is too much.
 pub(super) fn pattern_bytes(text: &str, origin: SchemaOrigin) -> Result<usize, String> {
     let mut budget = PatternBudget::of(origin);
-    // A schema that cannot be read is refused by the compiler, which says why.
+    // A schema that cannot be parsed is refused by the compiler, which says why.
     let Ok(schema) = tree::SchemaElement::parse(text) else { return Ok(0) };
     let mut rest = vec![&schema];
     while let Some(element) = rest.pop() {
@@ -164,9 +165,9 @@ pub(super) fn pattern_bytes(text: &str, origin: SchemaOrigin) -> Result<usize, S
     Ok(budget.compiled_bytes())
 }
 
-/// What the library makes of a pattern before it is compiled.
+/// Converts a pattern as the library does before it compiles it.
 fn in_rust_syntax(pattern: &str) -> Cow<'_, str> {
-    // The library panics at some expressions that are none.
+    // The library panics at some invalid expressions.
     let converted = catch_unwind(|| convert_xml_pattern(pattern, ConvertOptions::xsd_v1_0()));
     converted.map_or(Cow::Borrowed(pattern), Cow::Owned)
 }
@@ -192,17 +193,17 @@ impl CompiledCopy {
             return Err("it includes or imports another schema, and nothing is fetched".to_owned());
         }
         let mut set = compiled.into_schema_set();
-        // The specification lets these pass until they are used.
+        // The specification permits these until they are used.
         let untyped = set.arenas.elements.values().any(|element| element.deferred_type_error.is_some())
             || set.arenas.simple_types.values().any(|list| list.deferred_item_type_error.is_some());
         if untyped {
-            return Err("a name in it leads nowhere".to_owned());
+            return Err("a name in it cannot be resolved".to_owned());
         }
         compile_content_patterns(&mut set)?;
         Ok(Self { names: set.name_table.len(), names_bytes: set.name_table.heap_bytes(), set })
     }
 
-    /// Forgets the names of documents. Names are numbered as they come, so those of the schema keep their numbers.
+    /// Removes the names of documents. Names are numbered in order, so those of the schema keep their numbers.
     fn forget_names(&mut self) {
         let names = NameTable::new();
         for number in 0..self.names {
@@ -213,8 +214,8 @@ impl CompiledCopy {
     }
 }
 
-/// Compiles the patterns on the simple content of complex types. The library leaves them until a value is checked, and
-/// then compiles them for every value again.
+/// Compiles the patterns on the simple content of complex types. The library compiles them when a value is checked, and
+/// again for every value.
 fn compile_content_patterns(set: &mut SchemaSet) -> Result<(), String> {
     let (version, compat) = (set.xsd_version, set.regex_compatibility);
     for complex_type in set.arenas.entries_mut().complex_types.values_mut() {
@@ -230,15 +231,15 @@ fn compile_content_patterns(set: &mut SchemaSet) -> Result<(), String> {
 }
 
 const UNCOMPILED: &str = "it cannot be compiled";
-/// Where an event carries the document.
+/// The pointer to the document in an event.
 const POINTER: &str = "/data/xml";
 /// Most compiled copies of one schema.
 const COPIES_MAX: usize = 4;
 /// Most bytes of all copies of one schema, unless one alone takes more.
 const COPIES_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// What a schema without any declaration takes, in bytes.
+/// The size of a schema without any declaration, in bytes.
 const BUILTIN_BYTES: usize = 512 * 1024;
-/// Most names a copy may learn from documents before it forgets them, in bytes.
+/// Most bytes of names that a copy interns from documents before it is reset.
 const NAMES_BYTES_MAX: usize = 256 * 1024;
 
 fn validate(set: &SchemaSet, document: &str) -> Vec<Violation> {
@@ -264,7 +265,7 @@ fn parse_limits() -> ParseLimits {
     ParseLimits::none().with_max_depth(limits::XML_DEPTH_MAX).with_max_nodes(limits::XML_NODES_MAX)
 }
 
-/// Takes what the validator says, as far as it will be told.
+/// Collects the validator's failures, up to the limit.
 struct ViolationSink(Vec<Violation>);
 
 impl ValidationSink for &mut ViolationSink {
@@ -280,7 +281,7 @@ impl ValidationSink for &mut ViolationSink {
 /// A reader of documents without document types.
 struct NoDoctypeHandler;
 
-/// There was a document type.
+/// The document has a document type.
 #[derive(Debug)]
 struct DoctypeFound;
 

@@ -183,7 +183,7 @@ fn values_that_do_not_work_are_refused_with_what_would() {
             "storage:\n  path: ./a\n  locations: [./b, ./a/c]",
             "FILE:5: storage.locations[1]: must lie outside `storage.path`",
         ),
-        ("storage: {locations: [b, ./b]}", "FILE:3: storage.locations[1]: stands in the list twice"),
+        ("storage: {locations: [b, ./b]}", "FILE:3: storage.locations[1]: is in the list twice"),
         (
             "default_topic: gts.hx.core.events.topic.v1~hx.broker.mine.v1",
             "FILE:3: default_topic: belongs to the broker: ids that contain `hx.broker.` are reserved",

@@ -1,4 +1,4 @@
-//! The crate `cel` as a second opinion on random expressions, where both speak the same language.
+//! Compares with the crate `cel` on random expressions, in the language that both accept.
 
 use super::*;
 use cel::{Context, Env, Value};
@@ -101,7 +101,8 @@ fn list() -> impl Strategy<Value = String> {
     .prop_map(str::to_owned)
 }
 
-/// What `in` looks into. Not a map: whether what cannot be a key is in one is `false` to us and to cel-go, an error to them.
+/// The operands of `in`. Not a map: whether a value that cannot be a key is in one is `false` here and in cel-go, an
+/// error in the crate.
 fn searched() -> impl Strategy<Value = String> {
     list().prop_filter("a map", |source| source != "data.nested")
 }

@@ -90,7 +90,7 @@ fn event_type() -> SchemaSpec {
         .optional("schemaTarget", schema_target())
         .optional("subjectOptional", subject_optional())
         .optional("tombstone", tombstone())
-        .optional("archived", boolean("Whether it takes no more events.").example(true))
+        .optional("archived", boolean("Whether it accepts no more events.").example(true))
         .required("createdAt", time("When it was registered.").example(REGISTERED_AT))
         .example(examples::event_type())
 }

@@ -1,12 +1,13 @@
-//! Keywords that limit a value by itself: whether an old schema's limits hold a new one's.
+//! Keywords that limit a value by itself: whether the limits of the old schema imply those of the new one.
 //!
-//! - The old schema is a list of parts that all hold; one part that is as tight is enough.
-//! - A new limit on a kind of value that the old schema never lets through limits nothing.
+//! - The old schema is a list of parts that all apply; it is enough if one of them is as strict.
+//! - A new limit on a kind of value that the old schema never accepts has no effect.
 
 use serde_json::{Map, Number, Value};
 use std::cmp::Ordering;
 
-/// What a new keyword takes away; `None` where the old parts hold it already, or it limits nothing by itself.
+/// What a new keyword newly refuses; `None` if the old parts refuse it already, or if the keyword does not limit a
+/// value by itself.
 pub(super) fn taken(keyword: &str, new: &Value, olds: &[&Map<String, Value>]) -> Option<&'static str> {
     let held = match keyword {
         "minimum" => {
@@ -34,7 +35,7 @@ pub(super) fn taken(keyword: &str, new: &Value, olds: &[&Map<String, Value>]) ->
     (applies && !held).then(|| words(keyword))
 }
 
-/// The kinds of value a list of parts lets through, one bit each.
+/// The kinds of value that a list of parts accepts, one bit each.
 pub(super) fn kinds(olds: &[&Map<String, Value>]) -> u8 {
     let of_types = olds.iter().filter_map(|old| old.get("type")).map(kinds_of_type);
     let of_values = olds
@@ -44,7 +45,7 @@ pub(super) fn kinds(olds: &[&Map<String, Value>]) -> u8 {
     of_types.chain(of_values).fold(ALL, |left, one| left & one)
 }
 
-/// The kinds a `type` names.
+/// The kinds that a `type` names.
 pub(super) fn kinds_of_type(named: &Value) -> u8 {
     match named {
         Value::String(name) => kind_named(name),
@@ -61,7 +62,7 @@ pub(super) fn names(kinds: u8) -> String {
     there.join(", ")
 }
 
-/// The values a part lists, if it does.
+/// The values that a part lists, if it does.
 pub(super) fn listed(part: &Map<String, Value>) -> Option<Vec<&Value>> {
     match (part.get("const"), part.get("enum")) {
         (Some(value), _) => Some(vec![value]),
@@ -101,13 +102,13 @@ fn kind_of(value: &Value) -> u8 {
     }
 }
 
-/// What kind of value a keyword speaks of.
+/// The kinds of value that a keyword applies to.
 fn domain(keyword: &str) -> u8 {
     match keyword {
         "minItems" | "maxItems" | "uniqueItems" => ARRAY,
         "minProperties" | "maxProperties" => OBJECT,
         "minLength" | "maxLength" | "pattern" | "contentEncoding" | "contentMediaType" => TEXT,
-        // Formats of ours and of the drafts speak of texts, but nothing says they must.
+        // All known formats apply to texts only, but nothing guarantees that.
         "format" => ALL,
         _ => NUMBERS,
     }

@@ -1,11 +1,12 @@
-//! Whether a JSON Schema takes every event its predecessor takes, told by what it newly limits.
+//! Whether a JSON Schema accepts every event that its predecessor accepts, by what it newly limits.
 //!
-//! - A schema is read as parts that all hold: itself, what its `$ref` leads to, the members of `allOf`. Every keyword of
-//!   a new part must be held by an old part; a keyword that went limits nothing.
-//! - Sound with one exception, which is deliberate: a member that the old schema did not name (in an object it left
-//!   open) was nobody's promise, so the new one may name it and say what it is.
-//! - What is not understood (`anyOf` and its kin, tuples, `unevaluated…`) must stay as it is, with what it refers to.
-//! - Pointers lead into the new schema. Work is bounded by steps; depth by how deep an event can be.
+//! - A schema is read as parts that all apply: itself, the target of its `$ref`, the members of `allOf`. Every keyword
+//!   of a new part must be implied by an old part; a removed keyword limits nothing.
+//! - The comparison is sound, with one deliberate exception: a member that the old schema did not name (in an object
+//!   that it left open) was not specified, so the new schema may name and specify it.
+//! - Keywords that are not analysed (`anyOf` and similar, tuples, `unevaluated…`) must not change, nor what they refer
+//!   to.
+//! - Pointers are into the new schema. The work is bounded by steps, the depth by the maximal depth of an event.
 
 #[cfg(test)]
 mod tests;
@@ -22,7 +23,7 @@ use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
 
-/// Where `new`, which a request carries `at`, might refuse an event that `old` takes.
+/// The places where `new`, at the pointer `at` of a request, might refuse an event that `old` accepts.
 pub(in crate::types::schema) fn incompatibilities(
     at: &str,
     old: &Value,
@@ -32,7 +33,7 @@ pub(in crate::types::schema) fn incompatibilities(
     compare(at, old, new, target, false)
 }
 
-/// The same; `is_strict` grants no exception.
+/// Compares two schemas; with `is_strict` there is no exception for new members.
 fn compare(at: &str, old: &Value, new: &Value, target: Option<SchemaTarget>, is_strict: bool) -> Vec<Violation> {
     if draft_of(old) != draft_of(new) {
         return vec![changed(format!("{at}/$schema"), "must stay the same draft within a major version")];
@@ -58,18 +59,18 @@ fn compare(at: &str, old: &Value, new: &Value, target: Option<SchemaTarget>, is_
     };
     walk.held(&[old], new, "", 0);
     if walk.steps > STEPS_MAX {
-        walk.found = vec![changed(at, "is too intricate to be compared with the version before it")];
+        walk.found = vec![changed(at, "is too complex to be compared with the version before it")];
     }
     walk.found
 }
 
 const CANNOT: &str = "changed in a way that cannot be shown compatible";
-/// Most parts of the two schemas looked at.
+/// Most pairs of parts of the two schemas that are compared.
 const STEPS_MAX: usize = 200_000;
 /// Largest compiled pattern, in bytes.
 const PATTERN_SIZE_MAX: usize = 1024 * 1024;
 
-/// A part of a schema that holds beside others: an object's keywords, or `false`.
+/// A part of a schema that applies together with others: an object's keywords, or `false`.
 enum SchemaPart<'s> {
     Nothing,
     Keywords(&'s Map<String, Value>),
@@ -81,9 +82,9 @@ struct JsonComparison<'s> {
     is_strict: bool,
     old: &'s Value,
     new: &'s Value,
-    /// Pairs that are compared already, or being compared further up: a circle ends where it began.
+    /// Pairs that were compared, or are being compared further up: a cycle ends where it began.
     seen: HashSet<(Vec<*const Value>, *const Value)>,
-    /// Pairs of the comparison for equality under way; one that differs ends it.
+    /// Pairs of the current comparison for equality; one that differs ends it.
     same: HashSet<(*const Value, *const Value)>,
     patterns: HashMap<&'s str, Option<Regex>>,
     steps: usize,
@@ -91,9 +92,9 @@ struct JsonComparison<'s> {
 }
 
 impl<'s> JsonComparison<'s> {
-    /// Tells what `new`, which stands at `place`, limits beyond the schemas `olds`, all of which hold.
+    /// Reports what `new`, at `place`, limits beyond the schemas `olds`, all of which apply.
     fn held(&mut self, olds: &[&'s Value], new: &'s Value, place: &str, depth: usize) {
-        // No event is deeper, so nothing there can break.
+        // No event is deeper, so nothing can be incompatible there.
         if depth > limits::DATA_DEPTH_MAX + 2 || self.found.len() >= limits::VIOLATIONS_MAX {
             return;
         }
@@ -158,7 +159,7 @@ impl<'s> JsonComparison<'s> {
             "dependentRequired" => &["dependentRequired"],
             "dependentSchemas" => &["dependentSchemas"],
             "dependencies" => &["dependencies"],
-            // These look at everything around them.
+            // These keywords depend on all others beside them.
             "unevaluatedItems" | "unevaluatedProperties" => &[],
             _ => {
                 let taken = new.get(keyword).and_then(|value| bounds::taken(keyword, value, olds));
@@ -225,7 +226,7 @@ impl<'s> JsonComparison<'s> {
         }
     }
 
-    /// A pattern of the new schema speaks of every member that matches it, named before or not.
+    /// A pattern of the new schema applies to every member that matches it, whether or not it was named before.
     fn pattern(
         &mut self,
         olds: &[&'s Map<String, Value>],
@@ -258,7 +259,7 @@ impl<'s> JsonComparison<'s> {
         }
     }
 
-    /// `additionalProperties` of the new schema speaks of every member it does not name itself.
+    /// `additionalProperties` of the new schema applies to every member that it does not name itself.
     fn additional(
         &mut self,
         olds: &[&'s Map<String, Value>],
@@ -295,7 +296,7 @@ impl<'s> JsonComparison<'s> {
         }
     }
 
-    /// What the old schemas say of a member; `None` where they left it open without naming it.
+    /// The old schemas of a member; `None` if they left it open without naming it.
     fn old_schemas_of(&mut self, olds: &[&'s Map<String, Value>], name: &str) -> Option<Vec<&'s Value>> {
         let (mut known, mut is_named) = (Vec::new(), self.is_strict);
         for old in olds {
@@ -326,14 +327,14 @@ impl<'s> JsonComparison<'s> {
         named || patterns.any(|pattern| self.matches(pattern, name) == Some(true))
     }
 
-    /// Whether a member's name matches; `None` where we cannot read the pattern.
+    /// Whether a member's name matches; `None` if the pattern cannot be parsed.
     fn matches(&mut self, pattern: &'s str, name: &str) -> Option<bool> {
         self.steps += 1;
         let compile = || RegexBuilder::new(pattern).size_limit(PATTERN_SIZE_MAX).build().ok();
         self.patterns.entry(pattern).or_insert_with(compile).as_ref().map(|pattern| pattern.is_match(name))
     }
 
-    /// The parts of a schema that all hold, each with its place; none where it allows anything.
+    /// The parts of a schema that all apply, each with its place; none if it accepts anything.
     fn parts(&mut self, root: &'s Value, schema: &'s Value, place: &str) -> Vec<(SchemaPart<'s>, String)> {
         let (mut parts, mut seen) = (Vec::new(), HashSet::new());
         let mut rest = vec![(schema, place.to_owned())];
@@ -366,7 +367,7 @@ impl<'s> JsonComparison<'s> {
         parts
     }
 
-    /// Whether two parts say the same, and what they refer to does.
+    /// Whether two parts are equal, and what they refer to, too.
     fn is_same(&mut self, old: &'s Value, new: &'s Value, depth: usize) -> bool {
         self.steps += 1;
         if self.steps > STEPS_MAX || depth > 2 * limits::DATA_DEPTH_MAX {

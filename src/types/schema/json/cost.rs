@@ -1,12 +1,14 @@
-//! How much work a schema can make of one place of an event.
+//! How much work a schema can cause for one value of an event.
 //!
-//! A validator follows `$ref`, `allOf`, `anyOf` and their kin without going further into the event. Two references
-//! that each hold two references, thirty levels down, are a schema of one kilobyte and a thousand million looks; and a
-//! long enough chain of them overflows the stack. Both are counted here, before the validator sees the schema.
+//! A validator follows `$ref`, `allOf`, `anyOf` and similar keywords without descending into the event. Two references
+//! that each contain two references, thirty levels deep, are a schema of one kilobyte and a thousand million
+//! evaluations; and a long chain of them overflows the stack. Both are counted here, before the validator compiles the
+//! schema.
 //!
-//! - Counted is all that the validator compiles: what keywords hold, and what references lead to ([`ReferenceIndex`]).
-//! - Parts that lead back to themselves at the same place of an event are taken once, not twice: the validator tries
-//!   every way through two circles.
+//! - Everything that the validator compiles is counted: subschemas of keywords, and the targets of references
+//!   ([`ReferenceIndex`]).
+//! - Recursion at the same value of an event is accepted once per schema, not twice: the validator tries every path
+//!   through two cycles.
 
 use super::in_rust_syntax;
 use super::positions::PartPosition;
@@ -16,22 +18,22 @@ use crate::types::schema::patterns::automaton_states;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 
-/// Most looks at one place.
+/// Most evaluations of one value.
 const REACH_MAX: usize = 10_000;
-/// Longest chain of looks at one place; the validator recurses along it, once per level of the event.
+/// Longest chain of evaluations of one value; the validator recurses along it, once per level of the event.
 const CHAIN_MAX: usize = 16;
 
-/// What a schema makes of one place of an event.
+/// The cost of a schema for one value of an event.
 pub(super) struct SchemaReach {
-    /// The most looks any place gets.
+    /// The most evaluations of any value.
     pub(super) looks: usize,
-    /// The states of the automata of all patterns that any place is matched with.
+    /// The states of the automata of all patterns that one value is matched with, at most.
     pub(super) pattern_states: usize,
-    /// Whether a reference was not followed, because nothing was found where it leads.
+    /// Whether a reference was not followed, because its target was not found.
     pub(super) is_partial: bool,
 }
 
-/// How far a schema reaches; else why it cannot be used.
+/// Computes the cost of a schema for one value; `Err` says why it cannot be used.
 pub(super) fn evaluations_per_value(schema: &Value) -> Result<SchemaReach, &'static str> {
     let index = ReferenceIndex::new(schema).ok_or(UNREADABLE)?;
     scopes::check(schema, &index)?;
@@ -48,7 +50,7 @@ pub(super) fn evaluations_per_value(schema: &Value) -> Result<SchemaReach, &'sta
                     let looks = count.cost_of(part)?;
                     most = most.max(looks.count);
                     pattern_states = pattern_states.max(looks.pattern_states);
-                    // What is under a keyword that no draft has is compiled if a reference leads there.
+                    // The value of an unknown keyword is compiled if a reference points to it.
                     rest.extend(count.referred.drain(..).map(|part| (part, PartPosition::Schema)));
                 }
                 let positions = members.iter().map(|(name, member)| (member, position.of_member(name)));
@@ -61,7 +63,7 @@ pub(super) fn evaluations_per_value(schema: &Value) -> Result<SchemaReach, &'sta
     Ok(SchemaReach { looks: most, pattern_states, is_partial: count.is_partial })
 }
 
-/// How many values an instance has, and how many bytes of text, names of members included.
+/// The number of values in an instance, and the bytes of its texts, names of members included.
 pub(super) fn size_of_instance(value: &Value) -> (usize, usize) {
     let (mut rest, mut values, mut text_bytes) = (vec![value], 0, 0);
     while let Some(part) = rest.pop() {
@@ -79,7 +81,7 @@ pub(super) fn size_of_instance(value: &Value) -> (usize, usize) {
     (values, text_bytes)
 }
 
-/// Whether a value has at most so many parts; stops counting beyond.
+/// Whether a value has at most so many parts; stops counting beyond that.
 pub(super) fn has_at_most(value: &Value, parts: usize) -> bool {
     let mut rest = vec![value];
     let mut seen = 0;
@@ -99,18 +101,18 @@ pub(super) fn has_at_most(value: &Value, parts: usize) -> bool {
 
 struct LookCount<'s> {
     index: ReferenceIndex<'s>,
-    /// What was counted, by the address of the part; `None` while it is being counted.
+    /// The cost of each part, by its address; `None` while it is being computed.
     known: HashMap<*const Value, Option<PlaceLooks>>,
-    /// How deep we are in the chain being followed.
+    /// The depth in the chain that is being followed.
     depth: usize,
-    /// How often a part led back to itself.
+    /// How often a part was reached from itself.
     circles: usize,
     is_partial: bool,
-    /// Parts that references led to since this was last emptied.
+    /// Targets of references since this was last drained.
     referred: Vec<&'s Value>,
 }
 
-/// The looks at one place that start with one part of the schema.
+/// The evaluations of one value that start with one part of the schema.
 #[derive(Clone, Copy)]
 struct PlaceLooks {
     count: usize,
@@ -157,7 +159,7 @@ impl<'s> LookCount<'s> {
         if looks.count <= REACH_MAX && looks.chain <= CHAIN_MAX { Ok(looks) } else { Err(MULTIPLIES) }
     }
 
-    /// The parts a keyword holds against the same place, and how many schemas of the drafts themselves.
+    /// The subschemas that a keyword applies to the same value, and how many meta-schemas.
     fn further(
         &mut self,
         part: &'s Value,
@@ -186,10 +188,10 @@ impl<'s> LookCount<'s> {
     }
 }
 
-/// What a schema of the drafts makes of one place, generously.
+/// The cost of a meta-schema for one value, rounded up.
 const META_SCHEMA_LOOKS: PlaceLooks = PlaceLooks { count: 100, chain: 6, pattern_states: 1000 };
 
-/// The states of the automata of the patterns that a keyword matches a text, or the names of members, with.
+/// The states of the automata of a keyword's patterns, for texts or for names of members.
 fn pattern_states(keyword: &str, value: &Value) -> usize {
     match (keyword, value) {
         ("pattern", Value::String(pattern)) => automaton_states(&in_rust_syntax(pattern)),

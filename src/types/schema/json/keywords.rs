@@ -1,9 +1,9 @@
-//! Questions about one JSON Schema that comparing two comes down to.
+//! Properties of one JSON Schema that the comparison of two needs.
 
 use serde_json::{Map, Value};
 use std::collections::{BTreeSet, HashSet};
 
-/// Whether every reference of a schema is a pointer from its root, which is all that is followed here.
+/// Whether every reference of a schema is a pointer from its root, the only kind that is followed here.
 pub(super) fn refers_plainly(schema: &Value) -> bool {
     let mut rest = vec![(schema, true)];
     while let Some((part, is_root)) = rest.pop() {
@@ -27,7 +27,7 @@ pub(super) fn refers_plainly(schema: &Value) -> bool {
 }
 
 pub(super) fn target<'s>(root: &'s Value, reference: &str) -> Option<&'s Value> {
-    // A percent sign would have to be decoded first.
+    // A pointer with a percent sign would have to be decoded first.
     root.pointer(reference.strip_prefix('#').filter(|pointer| !pointer.contains('%'))?)
 }
 
@@ -35,7 +35,7 @@ pub(super) fn requires(schema: &Map<String, Value>, name: &str) -> bool {
     schema.get("required").and_then(Value::as_array).is_some_and(|names| names.iter().any(|known| known == name))
 }
 
-/// What an object's unnamed members must be, where that is not just anything.
+/// The schema of an object's unnamed members, unless it accepts anything.
 pub(super) fn closing(schema: &Map<String, Value>) -> Option<&Value> {
     schema.get("additionalProperties").filter(|rest| !is_anything(rest))
 }
@@ -44,12 +44,12 @@ pub(super) fn is_anything(schema: &Value) -> bool {
     matches!(schema, Value::Bool(true)) || schema.as_object().is_some_and(Map::is_empty)
 }
 
-/// Whether `items` speaks of every item alike.
+/// Whether `items` applies to every item alike.
 pub(super) fn is_plain_list(schema: &Map<String, Value>) -> bool {
     !schema.contains_key("prefixItems") && !schema.get("items").is_some_and(Value::is_array)
 }
 
-/// Every member the schemas name.
+/// Every member that the schemas name.
 pub(super) fn names<'s>(schemas: &[&'s Map<String, Value>]) -> BTreeSet<&'s str> {
     let named = schemas.iter().filter_map(|schema| schema.get("properties")?.as_object());
     let required = schemas.iter().filter_map(|schema| schema.get("required")?.as_array()).flatten();
@@ -60,7 +60,7 @@ pub(super) fn escaped(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 
-/// Whether an alternative of a schema, or something else that may hold or not, names a member; references are followed.
+/// Whether an alternative or a condition of a schema names a member; references are followed.
 pub(super) fn may_name(root: &Value, schema: &Map<String, Value>, name: &str) -> bool {
     let keywords = ["anyOf", "oneOf", "if", "then", "else", "not", "dependentSchemas", "dependencies"];
     let mut rest: Vec<&Value> = keywords.iter().filter_map(|keyword| schema.get(*keyword)).collect();

@@ -1,15 +1,15 @@
-//! What is wrong with an event or a schema, in our words.
+//! Texts for what is wrong with an event or a schema.
 //!
-//! The validator's own messages quote the event; these never do.
+//! The validator's own messages quote the event; these texts never do.
 
 use contract::Violation;
 use jsonschema::ValidationError;
 use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
 
-/// Longest pointer in an answer, in bytes.
+/// Longest pointer in a response, in bytes.
 const POINTER_BYTES_MAX: usize = 256;
 
-/// The violations one failure stands for; `at` is where the checked value stands in the event.
+/// The violations for one failure; `at` is the pointer to the checked value in the event.
 pub(super) fn violations(at: &str, error: &ValidationError<'_>) -> Vec<Violation> {
     let path = error.instance_path().as_str();
     match error.kind() {
@@ -18,7 +18,7 @@ pub(super) fn violations(at: &str, error: &ValidationError<'_>) -> Vec<Violation
             let unknown = |name| Violation::new(pointer(at, &of(name)), "is not a member the schema knows");
             unexpected.iter().take(contract::limits::VIOLATIONS_MAX).map(unknown).collect()
         }
-        // Told of the object, not of the member, where the schema names no member at all.
+        // Reported for the object instead of the member if the schema names no members.
         Kind::FalseSchema if error.schema_path().as_str().ends_with("/additionalProperties") => {
             vec![Violation::new(pointer(at, path), "must have no members")]
         }
@@ -26,7 +26,7 @@ pub(super) fn violations(at: &str, error: &ValidationError<'_>) -> Vec<Violation
     }
 }
 
-/// `at` and `path` as one pointer; where that is too long, the nearest place around it that fits.
+/// Joins `at` and `path` to one pointer; if that is too long, the nearest enclosing place that fits.
 pub(super) fn pointer(at: &str, path: &str) -> String {
     let mut pointer = format!("{at}{path}");
     while pointer.len() > POINTER_BYTES_MAX {
@@ -39,7 +39,7 @@ pub(super) fn pointer(at: &str, path: &str) -> String {
 /// What is wrong with a schema.
 pub(super) fn schema_fault(kind: &Kind) -> &'static str {
     match kind {
-        Kind::Referencing(_) => "a `$ref` or `$id` leads nowhere, or out of the schema",
+        Kind::Referencing(_) => "a `$ref` or `$id` cannot be resolved, or points out of the schema",
         Kind::Format { format } if format == "regex" => {
             "this is not a regular expression that can be matched in linear time"
         }
@@ -85,10 +85,10 @@ fn detail(kind: &Kind) -> String {
     told.to_owned()
 }
 
-/// Longest list of values in an answer, in bytes.
+/// Longest list of values in a response, in bytes.
 const LIST_BYTES_MAX: usize = 300;
 
-/// The values of an `enum`; of many, or of long ones, the first. They are the schema's, not the event's.
+/// The values of an `enum`; if they are many or long, the first ones. They come from the schema, not from the event.
 fn listed(options: &serde_json::Value) -> String {
     let options: Vec<String> = options.as_array().into_iter().flatten().map(ToString::to_string).collect();
     let mut bytes = 0;

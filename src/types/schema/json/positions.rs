@@ -1,21 +1,21 @@
 //! Which members of a JSON Schema hold schemas.
 //!
-//! A keyword is one only where a schema is expected: `default` holds a value, but under `properties` it is the name of
-//! a member, and what it holds is a schema.
+//! A keyword is one only where a schema is expected: `default` contains a value, but under `properties` it is the name
+//! of a member, whose value is a schema.
 
 /// What is expected at a place of a schema.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum PartPosition {
     /// A schema, or a list of schemas: member names are keywords.
     Schema,
-    /// An object whose members are schemas under names of the author's.
+    /// An object whose members are schemas with names that the author chose.
     NamedSchemas,
-    /// The value of a keyword that no draft has. A reference may read any part of it as a schema.
+    /// The value of an unknown keyword. A reference may use any part of it as a schema.
     Unknown,
 }
 
 impl PartPosition {
-    /// The position of a member's value; `None` where the value is data, which is never read as a schema.
+    /// The position of a member's value; `None` if the value is data, which is never read as a schema.
     pub(super) fn of_member(self, name: &str) -> Option<Self> {
         match self {
             Self::NamedSchemas => Some(Self::Schema),

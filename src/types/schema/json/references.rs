@@ -1,29 +1,29 @@
-//! Where the references of a JSON Schema lead.
+//! The targets of the references in a JSON Schema.
 //!
-//! - Followed are pointers, percent-encoded or not, anchors of all kinds, and the `$id`s of parts, against which the
-//!   references within them are resolved.
-//! - Careful: where it depends on how a part is reached what a reference means, it leads to every candidate.
-//! - A reference into data (`const`, `enum`, `default`, `examples`) is a fault: nothing else reads that as a schema.
+//! - Pointers are followed, percent-encoded or not, anchors of all kinds, and the `$id`s of subschemas, against which
+//!   the references inside them are resolved.
+//! - If the target of a reference depends on the path by which a subschema is reached, all candidates count.
+//! - A reference into data (`const`, `enum`, `default`, `examples`) is refused: nothing else reads that as a schema.
 
 use super::positions::PartPosition;
 use jsonschema::{Uri, uri};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 
-/// All that the references of a schema can lead to.
+/// Everything that references of a schema can point to.
 pub(super) struct ReferenceIndex<'s> {
-    /// Parts with an identifier of their own; the first is the schema itself.
+    /// Subschemas with an identifier of their own; the first is the schema itself.
     resources: Vec<SchemaResource<'s>>,
     by_uri: HashMap<String, Vec<usize>>,
     anchors: HashMap<&'s str, Vec<SchemaAnchor<'s>>>,
-    /// The resource every object is part of, by its address. Objects that are data are not in it.
+    /// The resource that contains each object, by the object's address. Objects that are data are not included.
     resource_of: HashMap<*const Value, usize>,
 }
 
 struct SchemaResource<'s> {
     uri: Uri<String>,
     root: &'s Value,
-    /// The resource around it.
+    /// The enclosing resource.
     parent: Option<usize>,
 }
 
@@ -33,15 +33,15 @@ struct SchemaAnchor<'s> {
     is_dynamic: bool,
 }
 
-/// What a reference leads to.
+/// The target of a reference.
 pub(super) enum ReferenceTarget<'s> {
     /// Parts of this schema.
     Parts(Vec<&'s Value>),
-    /// A schema of the drafts themselves, which the validator has.
+    /// A meta-schema, which the validator contains.
     MetaSchema,
-    /// A value that is no schema.
+    /// A value that is not a schema.
     Data,
-    /// Nothing that was found.
+    /// Not found.
     Nowhere,
 }
 
@@ -74,22 +74,22 @@ impl<'s> ReferenceIndex<'s> {
         Some(index)
     }
 
-    /// How many parts have an identifier of their own.
+    /// How many subschemas have an identifier of their own.
     pub(super) fn embedded_resources(&self) -> usize {
         self.resources.len().saturating_sub(1)
     }
 
-    /// The resource that an object is part of; the schema itself is the first.
+    /// The resource that contains an object; the schema itself is the first.
     pub(super) fn resource(&self, part: &'s Value) -> Option<usize> {
         self.resource_of.get(&std::ptr::from_ref(part)).copied()
     }
 
-    /// What a reference in a part leads to.
+    /// The target of a reference in a subschema.
     pub(super) fn target(&self, part: &'s Value, reference: &str) -> ReferenceTarget<'s> {
         let (address, fragment) = reference.rsplit_once('#').unwrap_or((reference, ""));
         let (mut found, mut is_known) = (Vec::new(), false);
         let mut next = self.resource(part);
-        // Whether an `$id` counts depends on the draft, so the resources around this one are tried as well.
+        // Whether an `$id` counts depends on the draft, so the enclosing resources are tried as well.
         while let Some(base) = next.and_then(|index| self.resources.get(index)) {
             next = base.parent;
             let resolved = match address {
@@ -119,14 +119,14 @@ impl<'s> ReferenceIndex<'s> {
         }
     }
 
-    /// Notes what a part is called; answers the resource it is part of.
+    /// Records the identifiers of a subschema; returns the resource that contains it.
     fn enter(&mut self, part: &'s Value, members: &'s Map<String, Value>, around: usize) -> usize {
         let text = |keyword| members.get(keyword).and_then(Value::as_str);
         let mut resource = around;
         let mut names: Vec<(&'s str, bool)> = Vec::new();
         if let Some(id) = text("$id") {
             let (address, fragment) = id.split_once('#').unwrap_or((id, ""));
-            // Draft-07 writes an anchor as an `$id` that is a fragment alone.
+            // In draft-07, an anchor is an `$id` that consists of a fragment.
             names.extend((!fragment.is_empty()).then_some((fragment, false)));
             let base = self.resources.get(around).map(|base| base.uri.borrow());
             if let Some(Ok(uri)) = base.filter(|_| !address.is_empty()).map(|base| uri::resolve_against(&base, address))
@@ -153,7 +153,7 @@ impl<'s> ReferenceIndex<'s> {
             return percent_decoded(fragment).and_then(|pointer| root.pointer(&pointer)).into_iter().collect();
         }
         let named = self.anchors.get(fragment).map_or(&[][..], Vec::as_slice).iter();
-        // A dynamic anchor of another resource may take the place of this one's.
+        // A dynamic anchor of another resource may replace this one's.
         named
             .filter(|anchor| anchor.is_dynamic || self.is_within(anchor.resource, resource))
             .map(|it| it.part)
@@ -166,7 +166,7 @@ impl<'s> ReferenceIndex<'s> {
     }
 }
 
-/// What a schema without an `$id` is called.
+/// The base address of a schema without an `$id`.
 const BASE: &str = "json-schema:///";
 
 fn is_meta_schema(uri: &str) -> bool {

@@ -1,8 +1,9 @@
 //! How often the parts of a schema are compiled.
 //!
-//! The validator compiles what a reference leads to once for every chain of parts with an `$id` through which it was
-//! reached, because a `$dynamicRef` may mean something else in each. Sixty such parts that refer to each other are a
-//! schema of five kilobytes and a thousand million chains. They are counted here, before the validator sees it.
+//! The validator compiles the target of a reference once for every chain of subschemas with an `$id` through which it
+//! is reached, because a `$dynamicRef` may have another target in each. Sixty such subschemas that refer to each other
+//! are a schema of five kilobytes and a thousand million chains. They are counted here, before the validator compiles
+//! the schema.
 
 use super::positions::PartPosition;
 use super::references::{ReferenceIndex, ReferenceTarget};
@@ -10,12 +11,12 @@ use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-/// Most parts that are compiled, each counted as often as it is.
+/// Most compiled parts, each counted as often as it is compiled.
 const PARTS_MAX: usize = 50_000;
 /// Longest chain of references.
 const CHAIN_MAX: usize = 100;
 
-/// Whether the validator may compile a schema; else why not.
+/// Whether the validator may compile a schema; `Err` says why not.
 pub(super) fn check<'s>(schema: &'s Value, index: &ReferenceIndex<'s>) -> Result<(), &'static str> {
     if index.embedded_resources() == 0 {
         return Ok(());
@@ -27,17 +28,17 @@ pub(super) fn check<'s>(schema: &'s Value, index: &ReferenceIndex<'s>) -> Result
 struct ScopeCount<'i, 's> {
     index: &'i ReferenceIndex<'s>,
     known: HashMap<*const Value, Rc<PartContents<'s>>>,
-    /// What was counted: a part, and the chain of resources that led to it.
+    /// What was counted: a part, and the chain of resources through which it was reached.
     seen: HashSet<(*const Value, Vec<usize>)>,
     /// The parts that are being counted.
     path: Vec<*const Value>,
     parts: usize,
 }
 
-/// What is compiled with a part, but for what its references lead to.
+/// What is compiled with a part, without the targets of its references.
 struct PartContents<'s> {
     size: usize,
-    /// The resource each reference is in, and what it leads to.
+    /// The resource of each reference, and its target.
     references: Vec<(usize, &'s Value)>,
 }
 

@@ -1,10 +1,10 @@
-//! Whether a proto file takes every event its predecessor takes, and keeps to the rules of the wire.
+//! Whether a proto file accepts every event that its predecessor accepts, and follows the rules of the wire format.
 //!
-//! - Messages are compared from the one that events are, member by member, by number.
-//! - A member keeps its number, its name and its type; it may go from 32 to 64 bits, or from required to not. New
-//!   members are welcome unless they are required: events with unknown members were refused before.
-//! - An enum keeps its values. A member joins no `oneof` it was not in.
-//! - What cannot be compared (extensions) must not be there, unless the files are equal.
+//! - Messages are compared starting with the message of events, member by member, by number.
+//! - A member keeps its number, its name and its type; it may change from 32 to 64 bits, or from required to optional.
+//!   New members are permitted unless they are required: events with unknown members were refused before.
+//! - An enum keeps its values. A member is not added to a `oneof`.
+//! - Extensions cannot be compared, so they are refused unless the files are equal.
 
 use super::messages::field_of;
 use super::{ProtoSchema, reachable};
@@ -13,7 +13,7 @@ use contract::{NewVersion, Violation, limits};
 use prost_reflect::{EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where `new`, which a request carries `at`, might refuse an event that `old` takes.
+/// The places where `new`, at the pointer `at` of a request, might refuse an event that `old` accepts.
 pub(in crate::types::schema) fn incompatibilities(at: &str, old: &NewVersion, new: &NewVersion) -> Vec<Violation> {
     let compile = |version: &NewVersion| {
         ProtoSchema::compile(at, version.schema.as_str().unwrap_or_default(), version.message.as_deref())
@@ -70,7 +70,7 @@ impl ProtoComparison {
             return self.report(old, "was renamed, or its number is used for another member");
         }
         if field.is_list() != old.is_list() || field.is_map() != old.is_map() {
-            return self.report(old, "is no longer as often there as it was (one, a list or a map)");
+            return self.report(old, "changed its cardinality (one, a list or a map)");
         }
         self.kind(old, &old.kind(), &field.kind());
     }
@@ -104,14 +104,14 @@ impl ProtoComparison {
         }
     }
 
-    /// Members that were free of each other must stay so.
+    /// Members that were independent of each other must stay so.
     fn oneofs(&mut self, old: &MessageDescriptor, new: &MessageDescriptor) {
         let real = |field: &FieldDescriptor| field.containing_oneof().filter(|oneof| !oneof.is_synthetic());
         let mut before: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for field in old.fields() {
             let Some(oneof) = new.get_field(field.number()).as_ref().and_then(real) else { continue };
             let was_in = before.entry(oneof.full_name().to_owned()).or_default();
-            // Each member that was in none stands alone.
+            // Each member that was in no `oneof` was independent.
             let was = real(&field).map_or_else(|| format!("={}", field.number()), |oneof| oneof.full_name().to_owned());
             if was_in.insert(was) && was_in.len() > 1 {
                 self.report(&field, "may no longer be there together with others: it joined a `oneof`");

@@ -1,22 +1,22 @@
-//! Where `data` does not fit a message, in our words.
+//! Texts for the places where `data` does not fit a message.
 //!
-//! The library stops at the first fault and quotes it. Here each member is held against the message by itself, and only
-//! those that do not fit are gone into.
+//! The library stops at the first fault and quotes it. Here each member is checked by itself, and only members that do
+//! not fit are searched further.
 
 use contract::{Violation, limits};
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Value};
 
-/// Every place where `data` does not fit, up to the limit; none where none can be told.
+/// Every place where `data` does not fit, up to the limit; empty if none can be named.
 pub(super) fn violations(message: &MessageDescriptor, data: &Value) -> Vec<Violation> {
     let mut found = ViolationFinder { left: STEPS_MAX, violations: Vec::new() };
     found.message(message, data, "/data");
     found.violations
 }
 
-/// Most members looked at.
+/// Most members that are checked.
 const STEPS_MAX: usize = 20_000;
-/// Longest pointer in an answer, in bytes.
+/// Longest pointer in a response, in bytes.
 const POINTER_BYTES_MAX: usize = 256;
 
 struct ViolationFinder {
@@ -77,7 +77,7 @@ impl ViolationFinder {
         }
     }
 
-    /// One value that stands for itself; a message is gone into, for its members or for what it requires.
+    /// Checks one value; a message is searched for its members and for missing required ones.
     fn one(&mut self, kind: &Kind, value: &Value, fits: bool, place: &str) {
         match kind {
             Kind::Message(inner) if !is_well_known(inner) => self.message(inner, value, place),
@@ -102,7 +102,7 @@ fn fits(message: &MessageDescriptor, value: Value) -> bool {
     DynamicMessage::deserialize(message.clone(), value).is_ok()
 }
 
-/// The field a JSON member stands for: by its JSON name, or by its name in the file.
+/// The field of a JSON member: by its JSON name, or by its name in the file.
 pub(super) fn field_of(message: &MessageDescriptor, name: &str) -> Option<FieldDescriptor> {
     message.get_field_by_json_name(name).or_else(|| message.get_field_by_name(name))
 }
@@ -111,7 +111,7 @@ fn is_extension(message: &MessageDescriptor, name: &str) -> bool {
     message.get_extension_by_json_name(name).is_some()
 }
 
-/// Messages whose JSON form is not that of their members.
+/// Messages whose JSON form is not an object of their members.
 fn is_well_known(message: &MessageDescriptor) -> bool {
     message.full_name().starts_with("google.protobuf.")
 }

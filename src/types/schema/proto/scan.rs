@@ -1,8 +1,8 @@
-//! How deep and how large a proto file is, before the compiler, which recurses, sees it.
+//! The depth and size of a proto file, before the compiler, which recurses, reads it.
 
 use contract::limits;
 
-/// Whether the compiler may see a text; else why not. Comments and quoted texts do not count.
+/// Whether the compiler may read a text; `Err` says why not. Comments and quoted texts do not count.
 pub(super) fn check(text: &str) -> Result<(), &'static str> {
     let (mut depth, mut parts) = (0_usize, 0_usize);
     let mut rest = text.as_bytes();
@@ -32,7 +32,7 @@ fn behind_quoted(mut rest: &[u8], quote: u8) -> &[u8] {
         rest = behind;
         match byte {
             b'\\' => rest = rest.get(1..).unwrap_or_default(),
-            // A quoted text ends with its line at the latest.
+            // A quoted text ends at the end of its line at the latest.
             b'\n' => return rest,
             _ if byte == quote => return rest,
             _ => (),

@@ -1,4 +1,4 @@
-//! Proto files, told by what they say of events; those that are refused; and what a minor version may change.
+//! Proto files, by what they report about events; those that are refused; and what a minor version may change.
 
 use super::*;
 use contract::{NewVersion, SchemaType, SchemaVersion};
@@ -19,7 +19,7 @@ const ORDER: &str = r#"
     }
 "#;
 
-/// Rows of `data`, and the lines of `pointer detail` that are told of it.
+/// Rows of `data`, and the lines of `pointer detail` that are reported.
 #[track_caller]
 fn check(file: &str, rows: &[(Value, &str)]) {
     let schema = ProtoSchema::compile("", file, None).unwrap();
@@ -157,7 +157,7 @@ fn a_file_made_to_hurt_is_refused_or_used_at_once() {
             let error = schema.unwrap_err();
             assert!(error.detail().contains("nested too deeply"), "{name}: {error}");
         }
-        // A runaway would take for ever; how long a busy machine takes is nobody's promise.
+        // A hang would take for ever; a slow machine must not fail the test.
         assert!(begun.elapsed() < Duration::from_secs(120), "{name} {:?}", begun.elapsed());
     }
 }
@@ -181,7 +181,7 @@ fn an_event_made_to_hurt_costs_little() {
         let begun = Instant::now();
         let told = schema.check(&data).err().unwrap_or_default();
         assert!(told.len() <= told_at_most, "{}", told.len());
-        // A runaway would take for ever; how long a busy machine takes is nobody's promise.
+        // A hang would take for ever; a slow machine must not fail the test.
         assert!(begun.elapsed() < Duration::from_secs(120), "{:?}", begun.elapsed());
     }
 }

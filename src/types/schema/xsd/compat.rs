@@ -1,18 +1,19 @@
-//! Whether an XML Schema takes every document its predecessor takes: a careful subset of what that could mean.
+//! Whether an XML Schema accepts every document that its predecessor accepts: a conservative subset of what could be
+//! shown.
 //!
 //! - Both are compared as trees, part by part. White space, comments, annotations and ids do not matter.
-//! - What may change: something may occur less often at least, or more often at most; an attribute may become optional;
-//!   a `sequence` or `all` may gain optional elements, a `choice` alternatives, an enumeration values, a type optional
-//!   attributes; and there may be new declarations beside the old ones.
-//! - Whatever leaves room for unknown content (`any`, `anyAttribute`, `anyType`) and a new declaration do not go
-//!   together: what was not looked at before would be looked at now.
-//! - Anything else is told as something that cannot be shown compatible.
+//! - What may change: a minimum may fall, a maximum may rise; an attribute may become optional; a `sequence` or `all`
+//!   may gain optional elements, a `choice` alternatives, an enumeration values, a type optional attributes; and there
+//!   may be new declarations.
+//! - Wildcards (`any`, `anyAttribute`, `anyType`) and a new declaration together are refused: content that was not
+//!   checked before would be checked now.
+//! - Any other change is reported as one that cannot be shown to be compatible.
 
 use super::tree::SchemaElement;
 use crate::types::schema::changed;
 use contract::{Violation, limits};
 
-/// Where `new`, which a request carries `at`, might refuse a document that `old` takes.
+/// The places where `new`, at the pointer `at` of a request, might refuse a document that `old` accepts.
 pub(in crate::types::schema) fn incompatibilities(at: &str, old: &str, new: &str) -> Vec<Violation> {
     let (Ok(old), Ok(new)) = (SchemaElement::parse(old), SchemaElement::parse(new)) else {
         return vec![changed(at, "cannot be compared with the version before it")];
@@ -25,7 +26,7 @@ pub(in crate::types::schema) fn incompatibilities(at: &str, old: &str, new: &str
 
 struct XsdComparison<'a> {
     at: &'a str,
-    /// Whether a document may have content the schema does not describe.
+    /// Whether a document may have content that the schema does not describe.
     is_open: bool,
     found: Vec<Violation>,
 }
@@ -97,7 +98,7 @@ impl XsdComparison<'_> {
     }
 }
 
-/// Whether an attribute of a schema's element may go from one value to another, absent ones included.
+/// Whether an attribute of a schema's element may change from one value to another, absent ones included.
 fn may_change(element: &SchemaElement, name: &str, before: Option<&str>, after: Option<&str>) -> bool {
     let number = |text: Option<&str>| match text {
         None => Some(1),
@@ -117,7 +118,7 @@ fn may_change(element: &SchemaElement, name: &str, before: Option<&str>, after: 
     }
 }
 
-/// Whether a schema leaves room for content it does not describe.
+/// Whether a schema accepts content that it does not describe.
 fn has_room(schema: &SchemaElement) -> bool {
     let mut rest = vec![schema];
     while let Some(element) = rest.pop() {
@@ -134,7 +135,7 @@ fn has_room(schema: &SchemaElement) -> bool {
     false
 }
 
-/// What tells children of one element apart.
+/// What identifies a child among those of one element.
 fn key(element: &SchemaElement) -> (&str, Option<&str>) {
     let names = ["name", "ref", "value", "namespace"];
     (element.name.as_str(), names.into_iter().find_map(|name| element.attribute(name)))

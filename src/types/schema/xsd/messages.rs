@@ -1,12 +1,12 @@
-//! What is wrong with an XML document or schema, in our words.
+//! Texts for what is wrong with an XML document or schema.
 //!
-//! The validator's messages quote the document; these name elements at most, as a pointer does.
+//! The validator's messages quote the document; these texts name elements at most, as a pointer does.
 
 use super::{DriveWithError, SchemaError, ValidationError};
 use xsd_schema::SchemaLimit;
 use xsd_schema::xml::NotWellFormed;
 
-/// Longest path in an answer, in bytes.
+/// Longest path in a response, in bytes.
 const PATH_BYTES_MAX: usize = 256;
 
 /// What does not fit, and where in the document.
@@ -18,7 +18,7 @@ pub(super) fn failure(error: &ValidationError) -> String {
     }
 }
 
-/// Why a document could not be read to its end.
+/// Why a document could not be parsed to its end.
 pub(super) fn unreadable<E>(error: &DriveWithError<E>) -> String {
     match error {
         DriveWithError::NotWellFormed(fault) => format!("is not well-formed XML{}", place(fault)),
@@ -32,10 +32,10 @@ pub(super) fn unreadable<E>(error: &DriveWithError<E>) -> String {
 pub(super) fn schema_fault(error: &SchemaError) -> String {
     let what = match error {
         SchemaError::XmlError { .. } => "it is not well-formed XML",
-        SchemaError::NamespaceError { .. } => "a name or a prefix in it leads nowhere",
+        SchemaError::NamespaceError { .. } => "a name or a prefix in it cannot be resolved",
         SchemaError::FeatureError { .. } => "it uses what XML Schema 1.0 does not have",
         SchemaError::ResolutionError { .. } | SchemaError::IoError(_) => {
-            "a name in it leads nowhere, or out of the schema"
+            "a name in it cannot be resolved, or points out of the schema"
         }
         SchemaError::LimitExceeded { limit: SchemaLimit::DirectiveDepth, .. } => "it includes too many others",
         SchemaError::LimitExceeded { .. } => "it is nested too deeply",
@@ -64,7 +64,7 @@ fn what(constraint: &str) -> &'static str {
     } else if constraint.starts_with("cvc-id") || constraint.starts_with("cvc-identity") {
         "a key is missing, there twice, or refers to nothing"
     } else if constraint.starts_with("validation-resource-limit") {
-        "the document is too intricate to be checked"
+        "the document is too complex to be checked"
     } else {
         "a value is not what the schema allows"
     }

@@ -1,13 +1,13 @@
-//! How much work a schema's content models are, before the compiler sees them.
+//! How much work a schema's content models cause, before the compiler reads them.
 //!
-//! The compiler makes an automaton of every content model, with counters where something occurs a number of times. Its
-//! work grows with the square of a model's size, groups written out, and by powers with repetitions in repetitions;
-//! counters in what is repeated make every document dear. All three were measured, and are bounded here.
+//! The compiler builds an automaton for every content model, with counters where an occurrence is bounded. Its work
+//! grows with the square of a model's size, with groups expanded, and exponentially with nested repetitions; counters
+//! inside repetitions make every document expensive. All three were measured, and are bounded here.
 
 use super::tree::SchemaElement;
 use std::collections::HashMap;
 
-/// Whether the compiler may see a schema; else why not.
+/// Whether the compiler may read a schema; `Err` says why not.
 pub(super) fn check(schema: &SchemaElement) -> Result<(), &'static str> {
     let mut measure = ContentMeasure { named: HashMap::new(), known: HashMap::new() };
     for child in &schema.children {
@@ -49,13 +49,13 @@ const PARTS_MAX: usize = 5_000;
 /// Largest sum over all content models: the square of the size in particles, five times that for each repetition within
 /// another.
 const WORK_MAX: usize = 500_000;
-/// Most simple types in one union, those of unions in it included.
+/// Most simple types in one union, those of nested unions included.
 const MEMBERS_MAX: usize = 500;
 /// Largest product of how many elements substitute others and how often elements are referred to.
 const SUBSTITUTES_MAX: usize = 20_000;
-/// Longest chain of groups in groups and types on types.
+/// Longest chain of nested groups and of derived types.
 const CHAIN_MAX: usize = 100;
-/// Largest number that says how often something occurs.
+/// Largest `minOccurs` or `maxOccurs`.
 const OCCURS_MAX: u64 = 100_000;
 
 /// Most repetitions within each other.
@@ -63,21 +63,21 @@ const REPEATS_MAX: usize = 4;
 /// Largest product of the size of a part that is repeated, in particles, and of how many things are counted in it.
 const COUNTED_MAX: usize = 64;
 
-/// What a part of a content model comes to, groups written out.
+/// The size of a part of a content model, with groups expanded.
 #[derive(Clone, Copy, Default)]
 struct ContentExtent {
     /// In particles.
     size: usize,
     /// Most repetitions within each other.
     repeats: usize,
-    /// How many things in it are counted, itself included.
+    /// How many bounded occurrences are in it, itself included.
     counted: usize,
     /// How many references to elements are in it.
     references: usize,
 }
 
 impl ContentExtent {
-    /// What the compiler makes of it.
+    /// The work that it causes for the compiler.
     fn work(&self) -> usize {
         let folds = 5_usize.saturating_pow(u32::try_from(self.repeats.saturating_sub(1)).unwrap_or(u32::MAX));
         self.size.saturating_mul(self.size).saturating_mul(folds)
@@ -94,7 +94,7 @@ impl ContentExtent {
 struct ContentMeasure<'s> {
     /// Groups and types by their names. There is one namespace, as nothing is included.
     named: HashMap<(&'s str, &'s str), &'s SchemaElement>,
-    /// What was measured; a circle, which the compiler refuses, ends where it began.
+    /// What was measured; a cycle, which the compiler refuses, ends where it began.
     known: HashMap<*const SchemaElement, ContentExtent>,
 }
 
@@ -109,7 +109,7 @@ impl<'s> ContentMeasure<'s> {
         self.known.insert(element, ContentExtent::default());
         let is_reference = element.name == "element" && element.attribute("ref").is_some();
         let mut extent = ContentExtent { size: 1, references: usize::from(is_reference), ..ContentExtent::default() };
-        // An element's own type is a content model of its own; the values of an enumeration are looked up.
+        // An element's own type has a separate content model; the values of an enumeration are found by a look-up.
         let inside = if element.name == "element" { &[][..] } else { &element.children };
         let inside = inside.iter().filter(|child| child.name != "enumeration");
         for part in inside.chain(self.named_by(element)) {
@@ -120,7 +120,7 @@ impl<'s> ContentMeasure<'s> {
         Ok(extent)
     }
 
-    /// The parts of the schema that an element makes its own by name.
+    /// The parts of the schema that an element refers to by name.
     fn named_by(&self, element: &SchemaElement) -> Vec<&'s SchemaElement> {
         let (attribute, kind) = match element.name.as_str() {
             "group" => ("ref", "group"),
@@ -153,7 +153,7 @@ fn repeated(mut extent: ContentExtent, (min, max): (u64, u64)) -> Result<Content
     Ok(extent)
 }
 
-/// How often something occurs, at least and at most.
+/// The minimal and maximal number of occurrences.
 fn occurs(element: &SchemaElement) -> Result<(u64, u64), &'static str> {
     let number = |name| match element.attribute(name) {
         None => Ok(1),
@@ -163,4 +163,4 @@ fn occurs(element: &SchemaElement) -> Result<(u64, u64), &'static str> {
     Ok((number("minOccurs")?, number("maxOccurs")?))
 }
 
-const TOO_OFTEN: &str = "it says how often something occurs with a number that is too large, or none";
+const TOO_OFTEN: &str = "a `minOccurs` or `maxOccurs` in it is too large, or not a number";

@@ -1,4 +1,4 @@
-//! XML Schemas, told by what they say of documents; those that are refused; and what a minor version may change.
+//! XML Schemas, by what they report about documents; those that are refused; and what a minor version may change.
 
 use super::*;
 use contract::{NewVersion, SchemaType, SchemaVersion};
@@ -89,7 +89,7 @@ fn a_schema_that_cannot_be_used_is_refused() {
         ("nonsense".to_owned(), "well-formed"),
         ("<schema/>".to_owned(), "is not an XML Schema"),
         (schema("<xs:nonsense/>"), "not what XML Schema 1.0 allows (line 1"),
-        (schema(r#"<xs:element name="a" type="nobody"/>"#), "leads nowhere"),
+        (schema(r#"<xs:element name="a" type="nobody"/>"#), "cannot be resolved"),
         (schema(r#"<xs:include schemaLocation="other.xsd"/>"#), "nothing is fetched"),
         (schema(r#"<xs:include schemaLocation="Cargo.toml"/>"#), "nothing is fetched"),
         (schema(r#"<xs:import namespace="urn:a" schemaLocation="http://127.0.0.1:1/"/>"#), "nothing is fetched"),
@@ -253,7 +253,7 @@ fn a_pattern_on_the_content_of_a_complex_type_is_compiled_with_the_schema() {
     let schema = compile(&content("[a-z]{2}")).unwrap();
     assert_eq!(told(&schema, "<a>ab</a>"), "");
     assert_ne!(told(&schema, "<a>abc</a>"), "");
-    // Left until a document is checked, it would be refused there.
+    // If this were left until a document is checked, it would be refused there.
     assert!(compile(&content("(")).is_err());
 }
 

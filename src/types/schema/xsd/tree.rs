@@ -1,4 +1,5 @@
-//! An XML Schema as a tree of its elements, without what means nothing: white space, comments, annotations, ids.
+//! An XML Schema as a tree of its elements, without anything that has no meaning: white space, comments, annotations,
+//! ids.
 
 use super::{DoctypeView, ValidationEventHandler, parse_limits};
 use std::collections::BTreeMap;
@@ -20,10 +21,10 @@ pub(super) struct SchemaElement {
 }
 
 impl SchemaElement {
-    /// Reads a schema's text; else why it cannot be read.
+    /// Parses a schema's text; `Err` says why it cannot be parsed.
     pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
         let read = catch_unwind(AssertUnwindSafe(|| {
-            // Held against no schema at all: only the reader's events matter.
+            // No schema is checked: only the events of the parser matter.
             let nothing = SchemaSet::new();
             let validator = SchemaValidator::new(&nothing, ValidationFlags::default());
             let (mut errors, mut warnings) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! What a minor version of a JSON Schema may change, row by row; and that what is let through is compatible.
+//! What a minor version of a JSON Schema may change, row by row; and that everything accepted is compatible.
 
 use super::super::JsonSchema;
 use super::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// Rows of old schema, new schema, and the lines of `pointer detail` that are told; none where they are compatible.
+/// Rows of old schema, new schema, and the lines of `pointer detail` that are reported; none if they are compatible.
 #[track_caller]
 fn check(rows: &[(Value, Value, &str)]) {
     for (old, new, expected) in rows {
@@ -229,7 +229,7 @@ fn references_are_followed_within_the_schema() {
             json!({"allOf": [{"type": "string"}, {"maxLength": 4}]}),
             "/schema/allOf/1/maxLength no longer allows some long texts",
         ),
-        // Both places are told, although it is one definition that changed.
+        // Both places are reported, although one definition changed.
         (
             json!({"properties": {"a": either(), "b": either()}, "$defs": {"d": {"type": "string"}}}),
             json!({"properties": {"a": either(), "b": either()}, "$defs": {"d": {"type": "null"}}}),
@@ -246,7 +246,7 @@ fn references_are_followed_within_the_schema() {
             json!({"$schema": "http://json-schema.org/draft-07/schema#"}),
             "/schema/$schema must stay the same draft within a major version",
         ),
-        // Beside a reference, draft-07 looks at nothing.
+        // In draft-07, keywords beside a reference are ignored.
         (
             json!({"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"a": {"$ref": "#/definitions/d", "maxLength": 3}}, "definitions": {"d": {}}}),
             json!({"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"a": {"maxLength": 3}}}),
@@ -296,7 +296,7 @@ fn schemas_made_to_hurt_are_compared_at_once() {
         let begun = Instant::now();
         let told = incompatibilities("/schema", &old, &new, Some(SchemaTarget::Data));
         assert!(told.len() <= limits::VIOLATIONS_MAX);
-        // A runaway would take for ever; how long a busy machine takes is nobody's promise.
+        // A hang would take for ever; a slow machine must not fail the test.
         assert!(begun.elapsed() < Duration::from_secs(120), "{name} {:?}", begun.elapsed());
     }
 }
@@ -374,10 +374,11 @@ fn instances() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The promise itself, without the exception: where nothing is told, the new schema takes what the old one takes.
+    /// The guarantee itself, without the exception: if nothing is reported, the new schema accepts what the old one
+    /// accepts.
     #[test]
     fn what_is_let_through_takes_what_was_taken(old in schemas(), new in schemas(), changes in 0..3_u8, instances in prop::collection::vec(instances(), 12)) {
-        // Half of the pairs are near each other: compatible ones would be rare otherwise.
+        // Half of the pairs are similar: compatible ones would be rare otherwise.
         let new = match changes {
             0 => json!({"allOf": [old.clone()], "title": "the same", "$defs": old.get("$defs").unwrap_or(&json!({}))}),
             1 => loosened(&old),
@@ -395,7 +396,7 @@ proptest! {
     }
 }
 
-/// A schema with some of its keywords gone.
+/// A schema with some of its keywords removed.
 fn loosened(schema: &Value) -> Value {
     match schema {
         Value::Object(keywords) => {
