@@ -1,7 +1,7 @@
-//! What a person does about a job: retry, cancel, complete; and asking for a task.
+//! Actions of a person on a job (retry, cancel, complete), and the creation of tasks.
 //!
-//! - A verb that does not fit how the job stands is refused, and changes nothing.
-//! - With the job its dead letter is closed, in the same append.
+//! - An action that does not fit the job's status is refused and changes nothing.
+//! - The dead letter of the job is resolved in the same append.
 
 use super::job_view::{JobSnapshot, JobSubject};
 use super::jobs::{DispatchJobs, JobRef, is_removed, job_record};
@@ -14,22 +14,22 @@ use contract::{DispatchJob, Error, GroupActions, JobAttempt, JobStatus, Kind, Ne
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Who acts where nobody says.
+/// The actor if the request names none.
 const UNKNOWN_CALLER: &str = "unknown";
 
-/// What a person does about a job.
+/// What a person does with a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JobAction {
-    /// Try again now, with all attempts.
+    /// Retry it now, with all its attempts.
     Retry,
     /// Cancel it.
     Cancel,
-    /// It need not be delivered any more.
+    /// Count it as delivered.
     Complete,
 }
 
 impl DispatchJobs<'_> {
-    /// Does something about a job; answers it as it is then.
+    /// Performs an action on a job; returns the job after it.
     pub(crate) async fn act(
         &self,
         id: &str,
@@ -58,7 +58,7 @@ impl DispatchJobs<'_> {
         Ok(shown(&ledger.submit_recording(act, recorder).await?))
     }
 
-    /// Asks for a task.
+    /// Creates a task.
     pub(crate) async fn create_task(&self, new: NewTask, recorder: ReplyRecorder<DispatchJob>) -> Result<DispatchJob> {
         check_task(&new, self.context.config.allow_private_targets)?;
         check_host("/target", &new.target, &self.context.config)?;
@@ -72,7 +72,7 @@ impl DispatchJobs<'_> {
             pool: new.pool,
             scheduled_for: new.scheduled_for.map(|at| at.millis()),
         };
-        // Nothing is known of it yet, so it is shown of its row alone.
+        // It has no history yet, so its row alone is shown.
         let (now, home) = (ledger.now(), Arc::clone(ledger));
         let shown = move |row: &TaskRow| {
             JobSubject::Task(Arc::clone(&home), row.clone()).view(JobSnapshot::not_begun(now.max(row.at)))
@@ -83,7 +83,7 @@ impl DispatchJobs<'_> {
     }
 }
 
-/// What each verb would do about a job that stands so and holds its group, with so many waiting behind it.
+/// What each action would do to a job with this status that blocks its group, with so many jobs waiting behind it.
 pub(super) fn available_actions(
     (status, is_removed): (JobStatus, bool),
     waiting: u64,
@@ -113,7 +113,7 @@ fn check(verb: JobAction, status: JobStatus) -> Result<()> {
     }
 }
 
-/// Which verbs fit which status.
+/// Which actions fit which status.
 const fn fits(verb: JobAction, status: JobStatus) -> bool {
     match verb {
         JobAction::Retry => {
@@ -144,16 +144,16 @@ struct ActOnJob {
     by: String,
 }
 
-/// What became of it.
+/// The job after an action.
 struct ActionOutcome {
     slot: Option<JobSlot>,
-    /// What was tried of a job that had a story and is over now.
+    /// The attempts of a job that had a row and is done now.
     attempts: Vec<JobAttempt>,
     at: i64,
 }
 
 impl ActionOutcome {
-    /// How the job stands then.
+    /// The state of the job after the action.
     fn job_snapshot(&self, before: &JobSnapshot) -> JobSnapshot {
         let recent = before.recent.iter().chain(&self.attempts).cloned().collect();
         JobSnapshot { slot: self.slot.clone(), recent, now: before.now.max(self.at), is_in_flight: before.is_in_flight }
@@ -196,7 +196,7 @@ impl Command for ActOnJob {
 }
 
 impl ActOnJob {
-    /// What was given up is dealt with.
+    /// Resolves the dead letter of the job.
     fn close(&self, dead_letter: Uuid, decision: &mut Decision<'_>) -> Result<()> {
         let by = self.by.clone();
         decision.add_entry(match self.action {

@@ -1,4 +1,4 @@
-//! Message groups that do not move: which job blocks which group, and how many wait behind it.
+//! Blocked message groups: which job blocks which group, and how many jobs wait behind it.
 
 use super::actions::available_actions;
 use super::job_list::SCANNED_MAX;
@@ -11,10 +11,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Rows looked at before others get their turn at the state.
+/// Rows read under one lock of the state.
 const ROWS_PER_LOCK: usize = 256;
 
-/// A group that does not move.
+/// A blocked group.
 struct BlockedHead {
     group: String,
     /// The lane of the job that blocks it: the subscription, or a replay.
@@ -30,8 +30,8 @@ struct BlockedHead {
 }
 
 impl DispatchJobs<'_> {
-    /// Message groups of a subscription that do not move, in the order of the jobs that block them, and how many jobs
-    /// wait in each: the page behind `cursor`.
+    /// The page behind `cursor` of a subscription's blocked message groups, in the order of the jobs that block them,
+    /// with the number of jobs that wait in each.
     pub(crate) async fn groups(
         &self,
         (ledger, row): (Arc<Ledger>, SubscriptionRow),
@@ -41,7 +41,7 @@ impl DispatchJobs<'_> {
         self.reader.check_limit(limit)?;
         let after = match cursor {
             None => Sequence::ZERO,
-            // One of another list is behind all groups.
+            // A cursor of another list is behind all groups.
             Some(Cursor::After(place)) => Sequence(place.parse().unwrap_or(u64::MAX)),
             Some(Cursor::Before(_)) => return Err(Error::invalid("/cursor", "is not a cursor of this list")),
         };
@@ -67,7 +67,7 @@ impl DispatchJobs<'_> {
         Ok(Page { items: items.collect(), next, prev: None })
     }
 
-    /// So many groups whose heads are behind a sequence; and where to go on, if there may be more.
+    /// At most `limit` groups whose heads are behind a sequence; and where to resume, if there may be more.
     ///
     /// The head of a group is its first open row. So the rows up to `after` are looked at too: a group that is among them was
     /// on an earlier page, and its later rows block nothing.
@@ -134,7 +134,7 @@ impl DispatchJobs<'_> {
         Ok(())
     }
 
-    /// Counts what waits behind each head; whether all of the topic was looked at.
+    /// Counts the jobs behind each head; true if the topic was read to its end.
     async fn count_waiting(&self, lane: &EventLane, groups: &mut [BlockedHead]) -> Result<bool> {
         let Some(mut after) = groups.iter().map(|it| it.floor).min() else { return Ok(true) };
         let filters = self.filters(lane)?;

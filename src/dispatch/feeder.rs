@@ -1,8 +1,9 @@
-//! Scanning: lanes walk along their topic together, and those that lag behind by themselves.
+//! Feeders: each reads one topic and offers the matching events to its lanes. Lanes are read for together; a lane that
+//! lags behind is read for alone.
 //!
-//! - Who wants an event is one look-up by its type; lanes are asked for tenant and expression only where the type fits.
-//! - A lane without room leaves the walk at the event it has no room for, and goes on from there when it has.
-//! - After a start lanes that are near each other form a cohort, and each cohort begins at its own place: so nobody
+//! - The lanes that may match an event are one look-up by its type; tenant and expression are evaluated only for those.
+//! - A lane without room leaves its cohort at the event that it has no room for, and resumes there when it has.
+//! - After a start, lanes with similar offsets form a cohort, and each cohort starts at its own offset: so no lane
 //!   waits for one that is far behind. A cohort that catches up with the one ahead of it joins it.
 
 use super::lane::{CachedEvent, EventArrival, LaneKey, NewJob};
@@ -20,13 +21,13 @@ use uuid::Uuid;
 
 pub(super) const PAGE: ReadLimit = ReadLimit { records: 512, bytes: 1024 * 1024 };
 
-/// A lane that reads a topic.
+/// A lane that is fed with events of a topic.
 #[derive(Clone)]
 pub(super) struct LaneReading {
     pub(super) subscription: Arc<CompiledSubscription>,
     /// The filters that the subscription had before.
     pub(super) earlier: Arc<[EarlierFilter]>,
-    /// The last sequence it reads.
+    /// The last sequence of a replay.
     pub(super) until: Option<Sequence>,
 }
 
@@ -38,45 +39,45 @@ impl LaneReading {
     }
 }
 
-/// Lanes walk together after a start if they are no further apart than this many events.
+/// After a start, lanes form a cohort if their offsets differ by no more than this many events.
 const COHORT_SPAN: u64 = 8192;
-/// Most cohorts of one topic: each reads what the others have read.
+/// Most cohorts of one topic: each of them reads the same events.
 const COHORTS_MAX: usize = 16;
 
-/// Lanes that walk together.
+/// Lanes for which the topic is read together.
 struct LaneCohort {
-    /// All of them were looked through to here, or further.
+    /// All of them were scanned to here, or further.
     scanned: Sequence,
-    /// None of them was further when they came together.
+    /// The furthest scanned offset when they came together.
     furthest: Sequence,
     lanes: BTreeSet<LaneKey>,
 }
 
 impl LaneCohort {
-    /// How far apart its lanes would be with another one.
+    /// How far apart its lanes would be with another lane.
     fn span_with(&self, scanned: Sequence) -> u64 {
         self.furthest.max(scanned).get() - self.scanned.min(scanned).get()
     }
 }
 
-/// The walk along one topic.
+/// The feeder of one topic.
 #[derive(Default)]
 pub(super) struct TopicFeeder {
-    /// Lanes that walk together, the furthest ahead first. More than one only after a start.
+    /// The cohorts, the furthest ahead first. More than one only after a start.
     cohorts: Vec<LaneCohort>,
-    /// Which of those behind the first one walks next.
+    /// Which of the cohorts behind the first one is read for next.
     next_cohort: usize,
     lanes: BTreeMap<LaneKey, LaneReading>,
-    /// Those that end somewhere.
+    /// Lanes of replays: they end at a sequence.
     bounded: BTreeSet<LaneKey>,
-    /// Those in no cohort.
+    /// Lanes in no cohort.
     lagging: BTreeSet<LaneKey>,
-    /// Which lanes want events of a type, by its fingerprint.
+    /// The lanes that may match events of a type, by its fingerprint.
     index: HashMap<u64, Arc<Vec<LaneKey>>>,
 }
 
 impl TopicFeeder {
-    /// A lane that was looked through to `scanned` takes part. `all_new`: nobody walks yet, and cohorts form.
+    /// Adds a lane that was scanned to `scanned`. `all_new`: after a start, cohorts are being formed.
     pub(super) fn put(&mut self, key: LaneKey, reading: LaneReading, scanned: Sequence, all_new: bool) {
         self.leave(key);
         if all_new {
@@ -99,7 +100,7 @@ impl TopicFeeder {
         self.index.clear();
     }
 
-    /// A lane walks neither with others nor by itself.
+    /// Removes a lane from its cohort, or from those that lag.
     fn leave(&mut self, key: LaneKey) {
         self.lagging.remove(&key);
         for cohort in &mut self.cohorts {
@@ -108,7 +109,7 @@ impl TopicFeeder {
         self.cohorts.retain(|cohort| !cohort.lanes.is_empty());
     }
 
-    /// A lane joins the cohort it is nearest to, or begins one.
+    /// A lane joins the nearest cohort, or starts one.
     fn join_near(&mut self, key: LaneKey, scanned: Sequence) {
         let is_full = self.cohorts.len() >= COHORTS_MAX;
         let nearest = self.cohorts.iter_mut().min_by_key(|cohort| cohort.span_with(scanned));
@@ -127,23 +128,23 @@ impl TopicFeeder {
         self.lanes.is_empty()
     }
 
-    /// The lanes that end somewhere.
+    /// The lanes of replays.
     pub(super) fn bounded(&self) -> impl Iterator<Item = LaneKey> + '_ {
         self.bounded.iter().copied()
     }
 
-    /// How far a lane has been looked through, by this walk.
+    /// The scanned offset of a lane in a cohort.
     pub(super) fn scanned(&self, key: LaneKey) -> Option<Sequence> {
         let cursor = self.cohorts.iter().find(|cohort| cohort.lanes.contains(&key))?.scanned;
         Some(self.lanes.get(&key)?.until.map_or(cursor, |until| cursor.min(until)))
     }
 
-    /// The last sequence a lane reads.
+    /// The last sequence of a lane of a replay.
     pub(super) fn until(&self, key: LaneKey) -> Option<Sequence> {
         self.lanes.get(&key)?.until
     }
 
-    /// Walks one page on; answers whether there is more to walk.
+    /// Reads one page for each; true if there is more to read.
     pub(super) async fn step(
         &mut self,
         ledger: &Ledger,
@@ -154,7 +155,7 @@ impl TopicFeeder {
     ) -> Result<bool> {
         let (mut moved, mut failed) = (false, None);
         for key in self.lagging.iter().copied().collect::<Vec<_>>() {
-            // A lane that cannot read on holds up no other.
+            // A lane that cannot be read for delays no other one.
             match self.catch_up(ledger, (number, tail), key, planner, now).await {
                 Ok(has_moved) => moved |= has_moved,
                 Err(error) => failed = Some(error),
@@ -165,7 +166,7 @@ impl TopicFeeder {
             Err(error) => failed = Some(error),
         }
         if self.cohorts.len() > 1 {
-            // One of those behind at a time, so that the first one is not held up.
+            // One of the others per step, so that the first one is not delayed.
             self.next_cohort = self.next_cohort % (self.cohorts.len() - 1) + 1;
             match self.advance_cohort(ledger, (number, tail), self.next_cohort, planner, now).await {
                 Ok(has_moved) => moved |= has_moved,
@@ -176,7 +177,7 @@ impl TopicFeeder {
         failed.filter(|_| !moved).map_or(Ok(moved), Err)
     }
 
-    /// Walks a cohort one page on; whether it moved.
+    /// Reads one page for a cohort; true if it moved.
     async fn advance_cohort(
         &mut self,
         ledger: &Ledger,
@@ -202,7 +203,7 @@ impl TopicFeeder {
         Ok(true)
     }
 
-    /// A cohort that has caught up with the one ahead of it joins that.
+    /// Joins a cohort with the one ahead of it that it has caught up with.
     fn merge(&mut self, place: usize, planner: &mut Planner) {
         let Some(ahead) = place.checked_sub(1).and_then(|ahead| self.cohorts.get(ahead)).map(|it| it.scanned) else {
             return;
@@ -260,7 +261,7 @@ impl TopicFeeder {
         wanted
     }
 
-    /// Walks a lane on that lags behind; whether it moved.
+    /// Reads one page for a lane that lags behind; true if it moved.
     async fn catch_up(
         &mut self,
         ledger: &Ledger,
@@ -280,7 +281,7 @@ impl TopicFeeder {
             self.lagging.remove(&key);
             match first {
                 Some(first) => drop(first.lanes.insert(key)),
-                // With nobody ahead it leads.
+                // Without another cohort it leads.
                 None => self.cohorts.push(LaneCohort { scanned, furthest: scanned, lanes: [key].into() }),
             }
             return Ok(true);
@@ -303,7 +304,7 @@ impl TopicFeeder {
     }
 }
 
-/// A page behind the cursor, which skips what is gone.
+/// A page behind `scanned`, which skips removed events.
 async fn read(ledger: &Ledger, number: TopicNumber, cursor: &mut Sequence) -> Result<Vec<Record>> {
     loop {
         match ledger.log().read(ReadRange::Topic(number, *cursor), PAGE).await {
@@ -326,7 +327,7 @@ fn offer(
 ) {
     let sequence = record.header.sequence;
     let Some(lane) = rows.lane(key.lane) else { return };
-    // Jobs with a story were offered with it.
+    // Jobs with a row were offered when the lane was built.
     if lane.slot(sequence).is_some() {
         return;
     }

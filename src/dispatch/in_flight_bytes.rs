@@ -1,22 +1,23 @@
-//! Bytes of the events that deliveries under way hold in memory, and whether one more delivery may begin.
+//! Bytes of the events that deliveries in flight hold in memory, and whether one more delivery may start.
 //!
-//! - A pool may have thousands of deliveries under way, and an event may have a mebibyte: so bytes are bounded as well.
-//! - Who may take how much follows the rules for places in a pool ([`super::pool_queue`]): slow lanes and replays together leave
-//!   a quarter to the others, and no lane takes more than three quarters of what the others leave it, unless it is alone.
+//! - A pool may have thousands of deliveries in flight, and an event may have a mebibyte: so bytes are limited too.
+//! - The shares follow the rules for places in a pool ([`super::pool_queue`]): slow deliveries and replays together
+//!   leave a quarter to the others, and no lane takes more than three quarters of what the others leave, unless it is
+//!   alone.
 
 use super::pool_queue::DeliveryClass;
 use contract::limits::DELIVERY_BYTES_MAX;
 
-/// Bytes of all deliveries under way.
+/// Bytes of all deliveries in flight.
 #[derive(Debug, Default)]
 pub(super) struct InFlightBytes {
     all: usize,
-    /// Those of slow lanes and replays.
+    /// Those of slow deliveries and replays.
     slow: usize,
 }
 
 impl InFlightBytes {
-    /// Whether a lane that holds `of_lane` bytes may begin a delivery of `next` bytes more.
+    /// Whether a lane with `of_lane` bytes in flight may start a delivery of `next` bytes more.
     pub(super) fn has_room(&self, class: DeliveryClass, of_lane: usize, next: usize, is_alone: bool) -> bool {
         if next == 0 || self.all == 0 {
             return true;
@@ -64,7 +65,7 @@ mod tests {
 
     const EVENT: usize = 1024 * 1024;
 
-    /// How many deliveries of a mebibyte a lane may have under way, beside others that hold so much.
+    /// How many deliveries of a mebibyte a lane may have in flight beside others with so many bytes.
     fn begun(class: DeliveryClass, others: usize, is_alone: bool) -> usize {
         let mut bytes = InFlightBytes::default();
         bytes.begin(DeliveryClass::Quick, others);
@@ -156,7 +157,7 @@ mod tests {
         assert_eq!(begun.len(), 48, "not alone");
         offer(&mut planner, other, 1);
         assert_eq!(send_all(&mut planner), [(other, Sequence(1))]);
-        // What is under way counts though its lane is built anew.
+        // Deliveries in flight count although their lane is rebuilt.
         planner.put_lane(busy, rules, Sequence(200), 0);
         (201..=300).for_each(|sequence| offer(&mut planner, busy, sequence));
         assert_eq!(send_all(&mut planner), []);

@@ -1,9 +1,9 @@
 //! Lists of jobs, by lane and sequence.
 //!
-//! - A page costs what it holds: jobs with a row, and those that ended otherwise than by delivery, are known without
-//!   looking through the topic, and a list goes on at its cursor.
-//! - Only what is not known by itself (delivered, or not begun) is found by walking the topic, and one request walks a
-//!   bounded part of it; the cursor says how far.
+//! - A page costs what it contains: jobs with a row, and jobs that ended otherwise than by delivery, are known without
+//!   reading the topic, and a list resumes at its cursor.
+//! - Only jobs that were delivered or have not begun are found by reading the topic. One request reads a bounded part
+//!   of it; the cursor says how far.
 
 use super::job_list_builder::{JobListBuilder, place, task_place};
 use super::jobs::{DispatchJobs, EventLane, job_record, lane_of, read, removed_through};
@@ -15,11 +15,11 @@ use uuid::Uuid;
 
 /// Most events read for one page of a list.
 pub(super) const SCANNED_MAX: usize = 20_000;
-/// Known jobs, or tasks, looked at before others get their turn at the state.
+/// Known jobs, or tasks, read under one lock of the state.
 const KNOWN_PER_LOCK: usize = 1024;
 
 impl DispatchJobs<'_> {
-    /// Jobs by lane and sequence, the page behind `cursor`.
+    /// The page of jobs behind `cursor`, by lane and sequence.
     pub(crate) async fn list(
         &self,
         filter: &JobFilter,
@@ -37,7 +37,7 @@ impl DispatchJobs<'_> {
         let event = match filter.event {
             Some(id) => match self.reader.locate(id).await {
                 Ok((place, header)) => Some((Arc::clone(self.logs.ledger(&place)), header)),
-                // An event that is unknown, or gone, has no jobs.
+                // An event that is unknown or removed has no jobs.
                 Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Trimmed) => return Ok(list.page()),
                 Err(error) => return Err(error),
             },
@@ -65,7 +65,7 @@ impl DispatchJobs<'_> {
         Ok(list.page())
     }
 
-    /// Every lane of events, or those of one subscription, in order, with its log.
+    /// All lanes of events, or those of one subscription, in order, each with its log.
     fn lanes(&self, subscription: Option<&str>) -> Result<Vec<(Uuid, Arc<Ledger>)>> {
         let id = subscription.and_then(|it| Uuid::try_parse(it).ok());
         let mut lanes = Vec::new();
@@ -109,7 +109,7 @@ impl DispatchJobs<'_> {
             return Ok(());
         };
         match list.filter.status {
-            // Given up, or called off: always written down.
+            // Given up or cancelled: always stored.
             Some(JobStatus::Error | JobStatus::Cancelled) => self.list_known(lane, Sequence(u64::MAX), list).await,
             Some(JobStatus::InProgress) => {
                 let after = list.behind(lane.lane);
@@ -118,7 +118,7 @@ impl DispatchJobs<'_> {
                 }
                 Ok(())
             }
-            // Everything settled that still stands so has a row, or a bit of its own.
+            // Below the settled offset such a job has a row or a bit.
             Some(JobStatus::Pending | JobStatus::Queued | JobStatus::Expired) => {
                 self.list_known(lane, through, list).await?;
                 self.list_scanned(lane, through.max(start), list).await
@@ -132,7 +132,7 @@ impl DispatchJobs<'_> {
         }
     }
 
-    /// Jobs up to a sequence that are known without looking through the topic.
+    /// Adds jobs up to a sequence that are known without reading the topic.
     async fn list_known(&self, lane: &EventLane, through: Sequence, list: &mut JobListBuilder<'_>) -> Result<()> {
         let mut after = list.behind(lane.lane);
         loop {
@@ -158,7 +158,7 @@ impl DispatchJobs<'_> {
         }
     }
 
-    /// Jobs behind a sequence, found by looking through the topic.
+    /// Adds jobs behind a sequence, found by reading the topic.
     async fn list_scanned(&self, lane: &EventLane, from: Sequence, list: &mut JobListBuilder<'_>) -> Result<()> {
         let filters = self.filters(lane)?;
         let mut after = list.behind(lane.lane).max(from);
@@ -203,7 +203,7 @@ impl DispatchJobs<'_> {
     }
 }
 
-/// Whether a known job may have this status; of one that waits only its event can tell.
+/// Whether a known job may have this status; for a waiting job the event decides.
 const fn may_have_status(job: KnownJob, status: Option<JobStatus>) -> bool {
     let Some(status) = status else { return true };
     match job {

@@ -1,10 +1,10 @@
-//! How a job stands, and a list of jobs in the making.
+//! The status of a job, and a page of jobs being built.
 
 use crate::ledger::{JobEnd, JobRow, JobSlot, JobState};
 use contract::{Cursor, DispatchJob, JobFilter, JobStatus, Page, Sequence};
 use uuid::Uuid;
 
-/// What a job's status follows from, beside its slot.
+/// What determines the status of a job, besides its slot.
 pub(super) struct StatusFacts {
     pub(super) expires: i64,
     pub(super) due: i64,
@@ -14,7 +14,7 @@ pub(super) struct StatusFacts {
 }
 
 impl StatusFacts {
-    /// A job's status, when it goes next, and its dead letter.
+    /// The status of a job, the time of its next attempt, and its dead letter.
     pub(super) fn status(&self, slot: Option<&JobSlot>) -> (JobStatus, Option<i64>, Option<Uuid>) {
         let due = match slot {
             Some(JobSlot::Ended(JobEnd::Completed)) => return (JobStatus::Completed, None, None),
@@ -36,14 +36,14 @@ impl StatusFacts {
     }
 }
 
-/// A list in the making.
+/// A page being built.
 pub(super) struct JobListBuilder<'a> {
     pub(super) filter: &'a JobFilter,
     pub(super) after: String,
     pub(super) limit: usize,
     pub(super) items: Vec<(String, DispatchJob)>,
     pub(super) left: usize,
-    /// Where the looking stopped before the page was full.
+    /// Where reading stopped before the page was full.
     pub(super) stopped_at: Option<String>,
 }
 
@@ -52,7 +52,7 @@ impl JobListBuilder<'_> {
         self.items.len() > self.limit || self.left == 0
     }
 
-    /// Where to go on in a lane.
+    /// Where to resume in a lane.
     pub(super) fn behind(&self, lane: Uuid) -> Sequence {
         let here = self.after.strip_prefix(&format!("{} ", lane.simple())).and_then(|it| it.parse().ok());
         match here {
@@ -67,7 +67,7 @@ impl JobListBuilder<'_> {
         self.behind(lane) == Sequence(u64::MAX)
     }
 
-    /// Where to go on among the tasks.
+    /// Where to resume among the tasks.
     pub(super) fn task_behind(&self) -> Sequence {
         self.after.strip_prefix(TASKS).and_then(|it| it.parse().ok()).map_or(Sequence::ZERO, Sequence)
     }
@@ -98,15 +98,15 @@ impl JobListBuilder<'_> {
     }
 }
 
-/// What the places of tasks begin with: they are behind all lanes, since no UUID begins so.
+/// The prefix of places of tasks: they sort behind all lanes, as no UUID begins like this.
 const TASKS: &str = "tasks ";
 
-/// Where a task stands in the list of all jobs.
+/// The place of a task in the list of all jobs.
 pub(super) fn task_place(number: Sequence) -> String {
     format!("{TASKS}{:020}", number.get())
 }
 
-/// Where a job stands in the list of all jobs.
+/// The place of a job in the list of all jobs.
 pub(super) fn place(lane: Uuid, sequence: Sequence) -> String {
     format!("{} {:020}", lane.simple(), sequence.get())
 }

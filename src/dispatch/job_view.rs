@@ -1,6 +1,6 @@
-//! How a job looks: what it is made of, and how it stands at a moment.
+//! The view of a job: what it is about, and its state at a moment.
 //!
-//! - Pure, so that a decision can show the job as it leaves it.
+//! - Pure, so that a decision can show the job as it changes it.
 
 use super::job_list_builder::StatusFacts;
 use super::jobs::{EventLane, is_removed, job_id};
@@ -12,7 +12,7 @@ use log::Record;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// What a job is made of.
+/// What a job is about.
 #[derive(Clone)]
 pub(super) enum JobSubject {
     /// An event in a lane.
@@ -20,23 +20,23 @@ pub(super) enum JobSubject {
     Task(Arc<Ledger>, TaskRow),
 }
 
-/// How it stands.
+/// The state of a job at a moment.
 #[derive(Clone)]
 pub(super) struct JobSnapshot {
     pub(super) slot: Option<JobSlot>,
-    /// What is remembered of its attempts once it is over.
+    /// Its stored attempts after it is done.
     pub(super) recent: Vec<JobAttempt>,
     pub(super) now: i64,
     pub(super) is_in_flight: bool,
 }
 
 impl JobSnapshot {
-    /// Nothing came of it yet.
+    /// A job that has not begun.
     pub(super) const fn not_begun(now: i64) -> Self {
         Self { slot: None, recent: Vec::new(), now, is_in_flight: false }
     }
 
-    /// That the receiver put it off, while it waits for that.
+    /// The deferral that the job waits for.
     fn deferred(&self) -> Option<JobDeferral> {
         match &self.slot {
             Some(JobSlot::Open(JobRow { standing: JobState::Waiting { .. }, deferred, .. })) => deferred.clone(),
@@ -44,7 +44,7 @@ impl JobSnapshot {
         }
     }
 
-    /// Since when it ages, if a person had it tried again.
+    /// When a person last retried it: its age counts from then.
     const fn renewed(&self) -> Option<i64> {
         match &self.slot {
             Some(JobSlot::Open(row)) => row.aged_from,
@@ -75,7 +75,7 @@ impl JobSubject {
         }
     }
 
-    /// The event's id, or the task's.
+    /// The id of the event or the task.
     pub(super) const fn event(&self) -> Uuid {
         match self {
             Self::Event(it) => Uuid::from_u128(it.1.header.id),
@@ -96,7 +96,7 @@ impl JobSubject {
         }
     }
 
-    /// The job at a moment.
+    /// The job as it is shown.
     pub(super) fn view(&self, snapshot: JobSnapshot) -> DispatchJob {
         match self {
             Self::Event(it) => event_view(&it.0, &it.1, snapshot),

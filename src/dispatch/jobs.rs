@@ -1,9 +1,8 @@
-//! Jobs as they are shown, one at a time, and which events are jobs at all.
+//! Jobs as they are shown, one at a time, and which events are jobs.
 //!
-//! - What a job is, is worked out from the log when somebody asks: its event, its subscription, its row if it has one.
-//! - Jobs that have begun stay jobs when the subscription's filter changes; the others follow the new filter.
+//! - A job is derived from the log on request: from its event, its subscription, and its row if it has one.
 //!
-//! Lists are `job_list`'s business, message groups that do not move `blocked`'s.
+//! Lists are the business of `job_list`, blocked message groups of `blocked_groups`, filters of `lane_filter`.
 
 use super::DispatchContext;
 use super::job_view::{JobSnapshot, JobSubject};
@@ -29,7 +28,7 @@ pub(crate) struct DispatchJobs<'a> {
     pub(crate) by: Option<&'a ProducerId>,
 }
 
-/// A subscription's lane, or one of its replays'.
+/// The lane of a subscription or of a replay.
 #[derive(Clone)]
 pub(super) struct EventLane {
     pub(super) ledger: Arc<Ledger>,
@@ -38,7 +37,7 @@ pub(super) struct EventLane {
     pub(super) replay: Option<ReplayRow>,
 }
 
-/// Which job an id stands for.
+/// The job that an id names.
 pub(super) enum JobRef {
     Event(EventLane, Sequence),
     Task(Arc<Ledger>, TaskRow),
@@ -50,7 +49,7 @@ pub(super) fn job_id(key: JobKey) -> String {
 }
 
 impl DispatchJobs<'_> {
-    /// One job.
+    /// One job by its id.
     pub(crate) async fn get(&self, id: &str) -> Result<DispatchJob> {
         match self.job_ref(id)? {
             JobRef::Task(ledger, task) => Ok(self.view_task(&ledger, &task)),
@@ -78,7 +77,7 @@ impl DispatchJobs<'_> {
         Ok(JobRef::Task(Arc::clone(ledger), row))
     }
 
-    /// Refuses an event that is no job of a lane.
+    /// Refuses an event that is not a job of a lane.
     pub(super) fn check_is_job(&self, lane: &EventLane, record: &Record) -> Result<()> {
         let filters = self.filters(lane)?;
         if self.context.is_in_flight(JobKey { lane: lane.lane, sequence: record.header.sequence }) {
@@ -112,7 +111,7 @@ impl DispatchJobs<'_> {
         subject.view(self.job_snapshot(subject))
     }
 
-    /// How a job stands now.
+    /// The state of a job now.
     pub(super) fn job_snapshot(&self, subject: &JobSubject) -> JobSnapshot {
         let key = subject.key();
         let (slot, recent) = {
@@ -125,7 +124,7 @@ impl DispatchJobs<'_> {
 }
 
 impl EventLane {
-    /// Whether an event is a job of this lane, which has progressed so far.
+    /// Whether an event is a job of this lane.
     pub(super) fn is_job(
         &self,
         filters: &LaneFilters,
@@ -150,7 +149,7 @@ fn not_found() -> Error {
     Error::not_found("job")
 }
 
-/// The event of a job; nothing once it is gone.
+/// The event of a job; `None` if it was removed.
 pub(super) async fn record_at(lane: &EventLane, sequence: Sequence) -> Result<Option<Record>> {
     let range = ReadRange::Topic(TopicNumber(lane.row.number), Sequence(sequence.get().saturating_sub(1)));
     match lane.ledger.log().read(range, ReadLimit { records: 1, bytes: 0 }).await {
@@ -203,7 +202,7 @@ pub(super) const fn is_removed(record: &Record) -> bool {
     record.header.facets.is_none()
 }
 
-/// A page of a lane's topic behind `after`, which skips what is gone.
+/// A page of a lane's topic behind `after`, which skips removed events.
 pub(super) async fn read(lane: &EventLane, after: &mut Sequence) -> Result<Vec<Record>> {
     loop {
         match lane.ledger.log().read(ReadRange::Topic(TopicNumber(lane.row.number), *after), PAGE).await {

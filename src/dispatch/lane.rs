@@ -50,6 +50,8 @@ pub(crate) struct PlannedJob {
     pub(crate) tried: u32,
     /// Its target, if that is not the lane's.
     pub(crate) target: Option<Arc<str>>,
+    /// Whether it was due, but the circuit breaker of its target was open.
+    pub(crate) awaits_breaker: bool,
     /// What is known of its event.
     pub(crate) event: EventArrival,
     /// The event, if it was cached; set when the job is sent.
@@ -173,6 +175,7 @@ impl LaneRules {
             spent: 0,
             tried: 0,
             target: None,
+            awaits_breaker: false,
             event,
             stored: None,
         }
@@ -193,6 +196,19 @@ impl LanePlan {
     pub(super) fn put_due(&mut self, job: PlannedJob) {
         let due = if self.rules.paused { job.expires_at() } else { job.due };
         self.due.insert((due, job.sequence), job);
+    }
+
+    /// Jobs that waited for the circuit breaker of a target are due now; false if there are none.
+    pub(super) fn release(&mut self, target: &Arc<str>, now: i64) -> bool {
+        let waits =
+            |job: &PlannedJob| job.awaits_breaker && job.target.as_ref().unwrap_or(&self.rules.target) == target;
+        let places: Vec<_> = self.due.iter().filter(|(_, job)| waits(job)).map(|(place, _)| *place).collect();
+        for place in &places {
+            if let Some(job) = self.due.remove(place) {
+                self.put_due(PlannedJob { due: job.due.min(now), awaits_breaker: false, ..job });
+            }
+        }
+        !places.is_empty()
     }
 
     /// When the first of its jobs is due.

@@ -1,6 +1,7 @@
-//! The right to dispatch a log's jobs: one worker has it at a time, until it ends or is given up.
+//! The dispatch lease: one worker at a time may deliver the jobs of a log, until the lease expires or is given up.
 //!
-//! - It is a fact of the log, so all brokers agree who has it. Alone with a log nobody else can, and it does not end.
+//! - It is an entry of the log, so all brokers agree who holds it. If no other broker can open the log, it does not
+//!   expire.
 
 use super::worker::DispatchWorker;
 use crate::ledger::{Command, Decision, DispatchFact, Entry, Ledger};
@@ -10,12 +11,12 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 impl DispatchWorker {
-    /// Whether deliveries may begin: the log's jobs are this worker's.
+    /// Whether this worker holds the lease, so that deliveries may start.
     pub(super) fn holds_lease(&self, ledger: &Ledger, now: i64) -> bool {
         ledger.dispatch().lease().is_some_and(|lease| lease.owner == self.context.owner && lease.until > now)
     }
 
-    /// Takes or keeps the lease; answers when to renew it, or until when somebody else has it.
+    /// Acquires or renews the lease.
     pub(super) async fn acquire_lease(
         &self,
         ledger: &Arc<Ledger>,
@@ -45,7 +46,7 @@ impl DispatchWorker {
         })
     }
 
-    /// Somebody else has the log: nothing of it is planned here any more.
+    /// Another broker holds the lease, or dispatch is paused: drops the plan.
     pub(super) fn drop_plan(&mut self) {
         let lanes: BTreeSet<_> = self.planner.lanes().collect();
         let now = self.clock.now();
@@ -60,11 +61,11 @@ impl DispatchWorker {
     }
 }
 
-/// Takes, or keeps, the right to dispatch a log's jobs; answers until when whoever has it has it.
+/// Acquires or renews the lease, unless another worker holds it.
 pub(super) struct TakeLease {
     pub(super) owner: Uuid,
     pub(super) lease_millis: i64,
-    /// Nobody else can have it: whoever had it is gone.
+    /// No other broker can open the log: an earlier holder is gone.
     pub(super) is_alone: bool,
 }
 

@@ -1,13 +1,13 @@
-//! Lines of the log for whoever looks after deliveries.
+//! Log lines about deliveries, for operators.
 //!
-//! The answer's text and the target's address may hold secrets: neither is in a line.
+//! A response's text and a target's address may contain secrets: neither is logged.
 
 use super::retry::NextStep;
 use super::send::LaneSource;
 use contract::{JobAttempt, Timestamp};
 use uuid::Uuid;
 
-/// A delivery failed, was put off, or was refused for good.
+/// A delivery failed, was deferred, or the job was given up.
 pub(super) fn log_failure(source: &LaneSource, event: Uuid, attempt: &JobAttempt, next: NextStep) {
     let (subscription, attempts, status) = (source.code(), attempt.number, attempt.status);
     let reason = attempt.error.as_ref().map_or("", |error| error.class.as_str());
@@ -31,7 +31,7 @@ pub(super) fn log_failure(source: &LaneSource, event: Uuid, attempt: &JobAttempt
     }
 }
 
-/// Jobs that waited for another attempt went with their events.
+/// Jobs that waited for another attempt were removed with their events.
 pub(super) fn log_removed_jobs(subscription: &str, jobs: u64) {
     tracing::warn!(
         subscription,

@@ -12,12 +12,12 @@ use crate::logs::Logs;
 use contract::{PauseDetails, Result};
 use std::sync::Arc;
 
-/// Pauses the dispatch of a log: nothing of it is delivered until somebody resumes it.
+/// Pauses the dispatch of a log: nothing of it is delivered until it is resumed.
 pub async fn pause_dispatch(ledger: &Ledger, by: &str, reason: &str) -> Result<()> {
     ledger.submit(PauseDispatch { by: by.to_owned(), reason: reason.to_owned() }).await
 }
 
-/// Resumes the dispatch of all logs; changes nothing where none is paused.
+/// Resumes the dispatch of all logs; changes nothing if none is paused.
 pub(crate) async fn resume_dispatch(logs: &Logs, by: &str, recorder: ReplyRecorder<()>) -> Result<()> {
     let default = logs.default_ledger();
     let resume = || ResumeDispatch { by: by.to_owned() };
@@ -34,15 +34,15 @@ pub(crate) async fn resume_dispatch(logs: &Logs, by: &str, recorder: ReplyRecord
     Ok(())
 }
 
-/// Why nothing is delivered, or nothing of a side log, if so.
+/// Why nothing is delivered, or nothing of a side log.
 pub(crate) fn pause_of(logs: &Logs) -> Option<PauseDetails> {
     logs.ledgers().iter().find_map(|ledger| ledger.dispatch().paused().cloned())
 }
 
 impl DispatchWorker {
-    /// Whether nothing of this log is delivered: it is paused itself, or the default log is.
+    /// Whether nothing of this log is delivered: this log or the default log is paused.
     pub(super) fn is_paused(&self, ledger: &Ledger) -> bool {
-        // One after the other: the two may be one ledger, and its lock must not be taken twice.
+        // One lock after the other: the two may be the same ledger, and a second read lock could deadlock.
         let is_paused = ledger.dispatch().paused().is_some();
         is_paused || self.context.default.upgrade().is_some_and(|default| default.dispatch().paused().is_some())
     }

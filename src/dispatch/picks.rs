@@ -102,6 +102,7 @@ impl Planner {
         let is_probe = match self.breakers.admit(&target, now) {
             Ok(is_probe) => is_probe,
             Err(until) => {
+                job.awaits_breaker = true;
                 self.return_job((key, scope), job, AfterAttempt::Waits { until, tried: false, counts: false }, now);
                 return None;
             }
@@ -116,6 +117,7 @@ impl Planner {
         if class == DeliveryClass::Quick {
             self.quick_flights.insert((now, key, job.sequence));
         }
+        job.awaits_breaker = false;
         let probes = is_probe.then_some(target);
         let place = PoolPlace { pool: pool.to_owned(), class, origin };
         Some(PlannerPick::Send(key, self.mark_in_flight(key, job, Some(place), probes, now)))

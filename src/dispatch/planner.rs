@@ -279,9 +279,17 @@ impl Planner {
         self.job_ended(key, sequence, AfterAttempt::Waits { until, tried: false, counts: false }, now);
     }
 
-    /// Reports the result of a call to the circuit breaker of its target.
+    /// Reports the result of a call to the circuit breaker of its target. When that closes, the jobs that waited for it are due
+    /// at once.
     pub(crate) fn record_call(&mut self, target: &Arc<str>, is_alive: bool, now: i64) -> Option<BreakerChange> {
-        self.breakers.record_call(target, is_alive, now)
+        let change = self.breakers.record_call(target, is_alive, now);
+        if change == Some(BreakerChange::Recovered) {
+            let released = self.lanes.iter_mut().filter_map(|(key, lane)| lane.release(target, now).then_some(*key));
+            for key in released.collect::<Vec<_>>() {
+                self.queue(key, now);
+            }
+        }
+        change
     }
 
     fn unqueue(&mut self, key: LaneKey, queued: LaneQueueing, pool: &str) {

@@ -1,27 +1,27 @@
-//! How far lanes are read ahead: whether more of their jobs may wait in memory.
+//! Read-ahead: whether more jobs of a lane may wait in memory.
 
 use super::lane::{LaneKey, LanePlan};
 use super::planner::Planner;
 use contract::limits::JOBS_AHEAD_MAX;
 
-/// Jobs of a lane that wait in memory for a place in their pool: so many, or so many times what it delivers at a time.
+/// Most jobs of a lane that wait in memory for a place in their pool: this many, or this multiple of its concurrency.
 const AHEAD: usize = 1024;
 const AHEAD_OF_POOL: usize = 4;
 
 impl Planner {
-    /// Whether one more of a lane may be offered.
+    /// Whether one more job of a lane may be offered.
     pub(crate) fn has_room(&self, key: LaneKey, now: i64) -> bool {
         self.has_room_of(key, 1, now)
     }
 
-    /// Whether so much of a lane was sent that it is worth reading on for it alone.
+    /// Whether enough of a lane was sent that reading for it alone is worth it.
     pub(crate) fn has_much_room(&self, key: LaneKey, now: i64) -> bool {
         self.has_room_of(key, 2, now)
     }
 
     fn has_room_of(&self, key: LaneKey, part: usize, now: i64) -> bool {
         let Some(lane) = self.lanes.get(&key).filter(|_| self.may_read(key)) else { return false };
-        // Whatever is read for a target that is left alone only waits; one job is enough to ask again in time.
+        // Jobs for a target with an open breaker only wait; one job is enough for the probe.
         let again = self.breakers.retry_at(&lane.rules.target, now);
         if again.zip(lane.due.keys().next()).is_some_and(|(again, (due, _))| *due <= again) {
             return false;
@@ -39,7 +39,7 @@ impl Planner {
         if self.lanes.len() <= 1 { left } else { left - left / 4 }
     }
 
-    /// Whether more of a lane may be read: where its jobs cannot go, they need not wait in memory.
+    /// Whether more of a lane may be read. Jobs that cannot get a row need not wait in memory.
     fn may_read(&self, key: LaneKey) -> bool {
         self.rows_left > 0 && !self.full.contains(&key.lane)
     }

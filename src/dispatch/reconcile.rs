@@ -1,7 +1,8 @@
-//! Keeping in step: what the log says about subscriptions, replays, tasks and pools, made known to the planner.
+//! Reconciling: the plan is brought in line with the subscriptions, replays, tasks and pools of the log.
 //!
-//! - A lane is built anew whenever something else than progress was said about it; what is under way stays so.
-//! - Nothing is kept that could not be built again from the log: so a restart is a build like any other.
+//! - A lane is rebuilt when its definition changed; jobs in flight stay in flight. Decisions about single jobs are
+//!   applied by `job_changes`.
+//! - Everything here can be rebuilt from the log, so a restart is no special case.
 
 use super::feeder::{LaneReading, group_of};
 use super::lane::{EventArrival, LaneKey, LaneRules, PlannedJob};
@@ -19,27 +20,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// How long a lane waits that could not be built, in milliseconds.
+/// The wait before a failed build of a lane is retried, in milliseconds.
 const BUILD_RETRY_MILLIS: i64 = 10_000;
 
-/// A lane as the log has it.
+/// A lane as the log defines it.
 struct DesiredLane {
     lane: Uuid,
     touched: Position,
     row: SubscriptionRow,
-    /// The replay's last sequence, and when it was ordered.
+    /// The last sequence of the replay, and when it was requested.
     replay: Option<(Sequence, i64)>,
 }
 
 impl DispatchWorker {
-    /// Takes in what was said since the last time.
+    /// Applies what changed since the last time.
     pub(super) async fn reconcile(&mut self, ledger: &Arc<Ledger>, now: i64) -> Result<()> {
         let Some(default) = self.context.default.upgrade() else { return Ok(()) };
         let (version, replays) = {
             let rows = ledger.dispatch();
             (rows.version(), rows.replays().count())
         };
-        // One after the other: the two may be one, and a lock taken twice never comes if a writer asks in between.
+        // One lock after the other: the two ledgers may be the same, and a second read lock would deadlock with a
+        // waiting writer.
         let pools_version = default.dispatch().version();
         let seen = (version, pools_version, replays);
         let is_due = self.unbuilt.values().any(|lane| lane.retry_at <= now);
@@ -64,7 +66,7 @@ impl DispatchWorker {
             self.forget(lane, now);
         }
         if !changed.is_empty() || !changed_jobs.is_empty() || self.must_build_tasks(ledger) {
-            // A lane is built from the log: what was delivered must be there, or it would be delivered again.
+            // The plan is rebuilt from the log: results must be recorded first, or delivered jobs would be sent again.
             self.flush(ledger).await?;
         }
         for it in changed {
@@ -84,7 +86,7 @@ impl DispatchWorker {
         Ok(())
     }
 
-    /// Sees how many more jobs may become rows, and says so when there is no room for another.
+    /// Updates how many more jobs may get a row, and logs when the limit is reached.
     pub(super) fn update_rows_left(&mut self, ledger: &Ledger, now: i64) {
         let (open, most) = (ledger.dispatch().open_jobs(), self.context.config.max_open_jobs as usize);
         let left = most.saturating_sub(open);
@@ -100,7 +102,7 @@ impl DispatchWorker {
         self.is_full = is_full;
     }
 
-    /// Whether something was said about a task that is known, so that all are built anew.
+    /// Whether a known task changed, so that the lanes of tasks are rebuilt.
     fn must_build_tasks(&self, ledger: &Ledger) -> bool {
         let touched = ledger.dispatch().touched(TASKS);
         touched != Position::ZERO && self.known.get(&TASKS) != Some(&touched)
@@ -112,8 +114,8 @@ impl DispatchWorker {
         self.planner.set_pools(&pools, now);
     }
 
-    /// The pool of a lane: the one it names, or the default one where that does not exist. Versions that let a pool go
-    /// while it was used left such logs behind, and nothing may wait for ever.
+    /// The pool of a lane: the one it names, or the default pool if that does not exist. Older versions deleted pools
+    /// in use, and no job may wait for ever.
     fn pool_or_default(&mut self, lane: Uuid, pool: String) -> String {
         if self.planner.has_pool(&pool) {
             return pool;
@@ -124,7 +126,7 @@ impl DispatchWorker {
         DEFAULT_POOL.to_owned()
     }
 
-    /// Lanes whose pool exists by now are built anew.
+    /// Lanes whose missing pool exists by now are rebuilt.
     fn find_pools(&mut self) {
         let found = self.without_pool.extract_if(|_, pool| self.planner.has_pool(pool));
         for (lane, _) in found.collect::<Vec<_>>() {
@@ -183,7 +185,7 @@ impl DispatchWorker {
         let topic = TopicNumber(wanted.row.number);
         for (sequence, row) in open {
             let is_dead = matches!(row.standing, JobState::Dead { .. });
-            // There may be very many, and only here one of them holds a group.
+            // There may be many, and only in this mode they block their groups.
             if is_dead && terms.mode != DispatchMode::BlockOnError {
                 continue;
             }
@@ -193,7 +195,7 @@ impl DispatchWorker {
             self.planner.offer_row(key, job, is_dead, now);
         }
         let until = wanted.replay.map(|(to, _)| to);
-        // One that is paused may be far behind, and waits for nobody.
+        // A paused lane may be far behind, so it joins no cohort.
         let all_new = is_first && wanted.replay.is_none() && !rules.paused;
         let earlier = EarlierFilter::all(&past, &wanted.row).into();
         let reading = LaneReading { subscription: Arc::clone(&terms), earlier, until };
@@ -203,7 +205,7 @@ impl DispatchWorker {
         Ok(())
     }
 
-    /// Tasks: those that are new, or all that are not over where something was said about one.
+    /// Offers the new tasks, or all open ones if one of them changed.
     fn reconcile_tasks(&mut self, ledger: &Ledger, now: i64) {
         let rows = ledger.dispatch();
         let Some(lane) = rows.lane(TASKS) else { return };
@@ -222,7 +224,7 @@ impl DispatchWorker {
         }
     }
 
-    /// A task that is not over, in the lane of its pool.
+    /// Offers an open task in the lane of its pool.
     fn offer_task(&mut self, task: &TaskRow, slot: Option<JobSlot>, now: i64) {
         let row = match slot {
             Some(JobSlot::Ended(_)) => return,
@@ -243,12 +245,12 @@ impl DispatchWorker {
     }
 }
 
-/// All lanes that are served, and those of them that something was said about, in their order.
+/// All lanes that are to be served, and those that changed, in order.
 fn desired_lanes(rows: &DispatchRows, known: &BTreeMap<Uuid, Position>) -> (BTreeSet<Uuid>, Vec<DesiredLane>) {
     let (mut all, mut changed) = (BTreeSet::new(), Vec::new());
     let mut want = |lane: Uuid, touched: Position, row: &SubscriptionRow, replay: Option<(Sequence, i64)>| {
         all.insert(lane);
-        // Thousands may be as they were: only the others are copied.
+        // Thousands may be unchanged: only the others are copied.
         if known.get(&lane).is_none_or(|known| *known < touched) {
             changed.push(DesiredLane { lane, touched, row: row.clone(), replay });
         }
@@ -327,10 +329,23 @@ pub(super) fn row_job(
     };
     let (spent, tried) = (row.spent, row.tried);
     let mode = if group.is_none() { DispatchMode::Immediate } else { rules.mode };
-    PlannedJob { sequence, group, mode, due, expires, has_row: true, spent, tried, target: None, event, stored: None }
+    PlannedJob {
+        sequence,
+        group,
+        mode,
+        due,
+        expires,
+        has_row: true,
+        spent,
+        tried,
+        target: None,
+        awaits_breaker: false,
+        event,
+        stored: None,
+    }
 }
 
-/// When a task expires: a day after it was to be delivered at first, or after a person had it tried again.
+/// When a task expires: a day after the time for which it was scheduled, or after a person retried it.
 pub(super) fn task_expires(task: &TaskRow, row: Option<&JobRow>) -> i64 {
     let from = row.and_then(|row| row.aged_from).unwrap_or(task.task.scheduled_for.unwrap_or(task.at).max(task.at));
     from.saturating_add(i64::from(limits::JOB_AGE_SECONDS_DEFAULT) * 1000)
@@ -345,7 +360,7 @@ fn task_job(task: &TaskRow, row: Option<&JobRow>) -> PlannedJob {
     };
     let due = due.min(task_expires(task, row));
     let mode = task.task.mode;
-    // Groups of tasks are told apart by their mode, too: what one lets pass another does not.
+    // The mode is part of the group of a task: one mode lets jobs overtake where another does not.
     let group = task.task.message_group.as_ref().map(|group| tag(&format!("{mode:?} {group}")));
     PlannedJob {
         sequence: task.number,
@@ -357,6 +372,7 @@ fn task_job(task: &TaskRow, row: Option<&JobRow>) -> PlannedJob {
         spent: row.map_or(0, |row| row.spent),
         tried: row.map_or(0, |row| row.tried),
         target: Some(task.task.target.as_str().into()),
+        awaits_breaker: false,
         event: EventArrival { time: task.at, bytes: u32::try_from(task.task.payload.len()).unwrap_or(u32::MAX) },
         stored: None,
     }

@@ -1,7 +1,7 @@
-//! Reports: what came of deliveries, written down. Many completions share one entry, and all of a report one append.
+//! Reports: results of deliveries, recorded in the log. Many completions share one entry, and a report is one append.
 //!
-//! - A job that is over stays over: what a person decided while it was under way counts.
-//! - Said twice, by two brokers even, a report changes nothing twice.
+//! - A job that is done stays done: a decision of a person while it was in flight has priority.
+//! - Reports are idempotent, also if two brokers submit the same.
 
 use super::retry::NextStep;
 use crate::ledger::{
@@ -17,24 +17,24 @@ use log::TopicNumber;
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// Why a job that reached its maximum age is a dead letter, in one word.
+/// The error class of a job that reached its maximum age.
 const EXPIRED: &str = "Expired";
-/// Who pauses a subscription whose receiver is gone.
+/// The actor named when the broker itself pauses a subscription.
 pub(crate) const BROKER: &str = "broker";
 
-/// What came of deliveries.
+/// Results of deliveries.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RecordDeliveries {
     pub(super) lanes: BTreeMap<Uuid, LaneReport>,
     pub(super) failed: Vec<FailedJob>,
 }
 
-/// Of one lane.
+/// Results of one lane.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LaneReport {
     pub(super) settled: Sequence,
     pub(super) done: Vec<DeliveredJob>,
-    /// Not delivered, because their events are gone.
+    /// Not delivered, because their events were removed.
     pub(super) gone: Vec<Sequence>,
 }
 
@@ -42,11 +42,11 @@ pub(super) struct LaneReport {
 #[derive(Debug, Clone)]
 pub(super) struct FailedJob {
     pub(super) job: JobKey,
-    /// The subscription; tasks have none.
+    /// The subscription; `None` for a task.
     pub(super) subscription: Option<Uuid>,
     pub(super) event: Uuid,
     pub(super) digest: Option<EventDigest>,
-    /// What was tried; nothing of a job that expired.
+    /// The attempt; `None` if it expired.
     pub(super) attempt: Option<JobAttempt>,
     pub(super) next: NextStep,
 }
@@ -135,7 +135,7 @@ fn fail(failed: &FailedJob, decision: &mut Decision<'_>) -> Result<()> {
     }
 }
 
-/// Gives up a job that reached its maximum age, unless a person had it tried again meanwhile.
+/// Gives up a job that reached its maximum age, unless a person retried it meanwhile.
 fn expire(
     (job, slot): (JobKey, Option<JobSlot>),
     row: Option<&SubscriptionRow>,
@@ -166,7 +166,7 @@ fn pause(row: &SubscriptionRow, decision: &mut Decision<'_>) -> Result<()> {
     announce(&OperationalEvent::Paused { row, by: BROKER, reason: Some(reason) }, decision)
 }
 
-/// Gives a job up: one of a subscription becomes a dead letter, and somebody is told.
+/// Gives up a job: a job of a subscription becomes a dead letter, and an operations event is published.
 fn give_up(
     job: JobKey,
     row: Option<&SubscriptionRow>,
@@ -178,7 +178,7 @@ fn give_up(
     announce(&OperationalEvent::JobDead { row, job, event, dead_letter, error }, decision)
 }
 
-/// Makes a dead letter of a job.
+/// Adds a dead letter for a job.
 fn add_dead_letter(
     job: JobKey,
     row: &SubscriptionRow,
@@ -202,7 +202,7 @@ fn add_dead_letter(
         sequence: job.sequence,
         event,
         error,
-        // They are the job's.
+        // They stay with the job.
         attempts: Vec::new(),
         superseded: false,
         job: Some(job),
@@ -217,7 +217,7 @@ fn topic_of(row: &SubscriptionRow, decision: &Decision<'_>) -> TopicId {
     known.map_or_else(|| row.definition.topic.clone(), |topic| topic.topic.definition.id.clone())
 }
 
-/// What a receiver said that put a delivery off.
+/// Why the receiver deferred a delivery.
 fn deferral_reason(attempt: &JobAttempt) -> String {
     match (&attempt.error, attempt.status) {
         (Some(error), _) => error.message.clone(),
@@ -231,7 +231,8 @@ fn unknown() -> AttemptError {
     AttemptError { class: "unknown".to_owned(), message: String::new() }
 }
 
-/// What was tried of a job before it became a dead letter, as far as it is remembered; older logs have it in the letter.
+/// The attempts of a job before it became a dead letter, as far as they are stored; older logs have them in the dead
+/// letter.
 pub(crate) fn attempts_of(ledger: &Ledger, row: &DeadLetterRow) -> Vec<ClaimAttempt> {
     let Some(job) = row.letter.job.filter(|_| row.letter.attempts.is_empty()) else {
         return row.letter.attempts.clone();
@@ -246,7 +247,7 @@ pub(crate) fn attempts_of(ledger: &Ledger, row: &DeadLetterRow) -> Vec<ClaimAtte
     before.map(|attempt| letter_attempt(attempt, &row.letter.name)).collect()
 }
 
-/// An attempt as dead letters show it.
+/// An attempt in the form of dead letters.
 fn letter_attempt(attempt: &JobAttempt, code: &str) -> ClaimAttempt {
     let error = attempt.error.clone().unwrap_or_else(unknown);
     let lasted = i64::try_from(attempt.duration_ms).unwrap_or(i64::MAX);
@@ -260,14 +261,14 @@ fn letter_attempt(attempt: &JobAttempt, code: &str) -> ClaimAttempt {
     }
 }
 
-/// Made of what the letter is about, so that deciding the same again names it the same; no two letters share one.
+/// Derived from the job and the position, so that deciding again gives the same id, and ids are unique.
 fn letter_id(job: JobKey, position: u64) -> Uuid {
     let hash = blake3::hash(format!("dead letter\n{}\n{}\n{position}", job.lane, job.sequence).as_bytes());
     let half = hash.as_bytes().as_chunks::<16>().0.first().copied().unwrap_or_default();
     uuid::Builder::from_custom_bytes(half).into_uuid()
 }
 
-/// An attempt as the log keeps it.
+/// An attempt in the form that is stored.
 pub(super) fn job_attempt(attempt: &crate::delivery::AttemptReport, number: u32, at: i64, token: u64) -> JobAttempt {
     let response = attempt.response.get(..attempt.response.floor_char_boundary(limits::RESPONSE_BYTES_KEPT));
     let error = attempt.error.as_ref();

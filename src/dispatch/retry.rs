@@ -1,26 +1,26 @@
-//! What an attempt means for its job: one pure function.
+//! What the result of an attempt means for its job: one pure function.
 
 use crate::delivery::AttemptOutcome;
 use crate::subscriptions::RetrySchedule;
 
-/// What becomes of a job.
+/// What happens to a job next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NextStep {
-    /// It is delivered.
+    /// It was delivered.
     Done,
-    /// The receiver wants it then; that costs nothing.
+    /// The receiver deferred it until then; the attempt does not count.
     Later(i64),
-    /// It is tried again then.
+    /// It is retried then.
     Again(i64),
     /// It is given up.
     Dead,
-    /// It reached its maximum age before it was delivered, and is given up.
+    /// It reached its maximum age, and is given up.
     Expired,
-    /// The receiver wants nothing more: the subscription pauses, and the job waits for it.
+    /// The receiver is gone (410): the subscription is paused, and the job waits until it is resumed.
     Gone,
 }
 
-/// What becomes of a job after an attempt that ended at `now`; `spent` attempts counted before it, and `jitter` is a
+/// What happens to a job after an attempt that ended at `now`; `spent` attempts counted before it, and `jitter` is a
 /// random number from -1 to 1.
 pub(crate) fn next_step(retry: &RetrySchedule, spent: u32, outcome: AttemptOutcome, now: i64, jitter: f64) -> NextStep {
     match outcome {
@@ -39,20 +39,20 @@ pub(crate) fn next_step(retry: &RetrySchedule, spent: u32, outcome: AttemptOutco
     }
 }
 
-/// Deferrals in a row that are granted as the receiver asks; from then on the shortest wait doubles.
+/// Deferrals in a row that are granted as requested; from then on the shortest wait doubles.
 const DEFERRALS_AS_ASKED: u32 = 8;
 /// The longest such wait, in milliseconds.
 const DEFERRAL_WAIT_MAX: i64 = 300_000;
 
-/// When a job goes again that its receiver wants at `until`, after so many deferrals in a row. Every deferral is a fact in
-/// the log: a receiver that always says "later, at once" must not fill it.
+/// When a job is sent again that its receiver deferred to `until`, after so many deferrals in a row. Every deferral is
+/// an entry in the log: a receiver that always defers to "now" must not fill it.
 pub(crate) fn deferred_until(until: i64, deferrals: u32, now: i64) -> i64 {
     let doublings = (deferrals + 1).saturating_sub(DEFERRALS_AS_ASKED).min(16);
     let least = if doublings == 0 { 0 } else { (1000_i64 << doublings).min(DEFERRAL_WAIT_MAX) };
     until.max(now.saturating_add(least))
 }
 
-/// A fifth more or less, so that jobs that failed together are not tried together.
+/// A fifth more or less, so that jobs that failed together are not retried together.
 #[allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

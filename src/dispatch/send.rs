@@ -1,4 +1,4 @@
-//! Sending: one job becomes one delivery, with everything it needs, on a task of its own.
+//! Sending: one job becomes one delivery, on a task of its own.
 
 use super::DispatchContext;
 use super::lane::{CachedEvent, LaneKey, PlannedJob};
@@ -20,14 +20,14 @@ pub(crate) enum LaneSource {
     Events {
         subscription: Arc<CompiledSubscription>,
         topic: TopicNumber,
-        /// The replay it is, if it is one.
+        /// The replay, if the lane is one.
         replay: Option<Uuid>,
     },
     Tasks,
 }
 
 impl LaneSource {
-    /// The subscription's code; tasks have none.
+    /// The code of the subscription; `None` for tasks.
     pub(super) fn code(&self) -> Option<&str> {
         match self {
             Self::Events { subscription: terms, .. } => Some(&terms.code),
@@ -36,7 +36,7 @@ impl LaneSource {
     }
 }
 
-/// A delivery that came to something.
+/// A delivery that ended.
 pub(crate) struct DeliveryResult {
     pub(super) key: LaneKey,
     pub(super) job: PlannedJob,
@@ -50,17 +50,17 @@ pub(crate) struct DeliveryResult {
     pub(super) result: JobResult,
 }
 
-/// What a job that was sent, or expired, came to.
+/// The result of a job that was sent or expired.
 pub(super) enum JobResult {
     Attempted(AttemptReport),
-    /// Its event is gone.
+    /// Its event was removed.
     Gone,
     /// It reached its maximum age, and was not sent.
     Expired,
 }
 
-/// How a job lands whose task panics. The panic would come again with the next try, so the job is given up, as one whose
-/// delivery panics is, and a person hears of it.
+/// The result of a job whose task panics. The next attempt would panic again, so the job is given up and becomes a dead
+/// letter.
 pub(super) struct PanicFallback(DeliveryResult);
 
 impl PanicFallback {
@@ -70,14 +70,14 @@ impl PanicFallback {
             LaneSource::Tasks => "".into(),
         };
         let event = job.stored.as_ref().map_or(Uuid::nil(), |stored| stored.id);
-        // The event is not held twice while it is sent.
+        // The event is not kept twice in memory while it is sent.
         let job = PlannedJob { stored: None, target: job.target.clone(), ..*job };
         let came = JobResult::Attempted(internal_failure());
         let source = source.clone();
         Self(DeliveryResult { key, job, event, digest: None, began_at: now, token, source, target, result: came })
     }
 
-    /// What `flight` comes to, unless it panics.
+    /// The result of `flight`, or the fallback if it panics.
     pub(super) async fn or_panicked(self, flight: impl Future<Output = DeliveryResult>) -> DeliveryResult {
         AssertUnwindSafe(flight).catch_unwind().await.unwrap_or(self.0)
     }
@@ -170,7 +170,7 @@ pub(super) async fn send_task(
     DeliveryResult { key, job, event, digest: None, began_at: now, token, source, target, result: came }
 }
 
-/// A job that reached its maximum age: nothing is sent, but which event it is about must be known.
+/// Lets a job expire that reached its maximum age: nothing is sent, but the id of its event must be known.
 pub(super) async fn expire(
     ledger: Arc<Ledger>,
     key: LaneKey,
@@ -202,7 +202,7 @@ const fn digest_of(job: &PlannedJob, group: Option<String>) -> EventDigest {
     EventDigest { arrived: job.event.time, bytes: job.event.bytes, group }
 }
 
-/// The event, or the task, of a job, where that is known without reading the log.
+/// The id of the event or the task of a job, if it is known without reading the log.
 fn known_event(ledger: &Ledger, key: LaneKey, job: &PlannedJob) -> Option<Uuid> {
     let rows = ledger.dispatch();
     if key.lane == TASKS {
@@ -214,8 +214,8 @@ fn known_event(ledger: &Ledger, key: LaneKey, job: &PlannedJob) -> Option<Uuid> 
     }
 }
 
-/// A first attempt by this way, of nobody's order; not signed. Receivers compare its time with their own clocks, so it is
-/// the wall clock's.
+/// An unsigned first attempt with these settings, of no subscription. Receivers compare its timestamp with their own
+/// clocks, so it is the wall clock's.
 pub(super) fn unsigned_delivery<'a>(
     settings: &'a DeliverySettings,
     payload: DeliveryPayload,
@@ -242,7 +242,7 @@ pub(super) fn unsigned_delivery<'a>(
     }
 }
 
-/// Makes the attempt. What panics would panic again: the job is given up, and a person hears of it.
+/// Makes the attempt. A delivery that panics would panic again, so the job is given up.
 async fn attempt(context: &DispatchContext, delivery: DeliveryRequest<'_>) -> AttemptReport {
     let made = AssertUnwindSafe(context.deliver.deliver(delivery)).catch_unwind().await;
     made.unwrap_or_else(|_| internal_failure())
@@ -254,13 +254,13 @@ fn internal_failure() -> AttemptReport {
     failed_attempt(AttemptOutcome::Failed { retryable: false }, ErrorClass::Payload, detail)
 }
 
-/// The event could not be read: a failure of ours, which costs the job nothing.
+/// The event could not be read: not the receiver's fault, so the attempt does not count.
 fn event_unreadable() -> AttemptReport {
     let later = AttemptOutcome::Deferred { after: Duration::from_secs(5) };
     failed_attempt(later, ErrorClass::Connect, "The event could not be read from the log.")
 }
 
-/// An attempt that came to nothing for a reason of our own.
+/// An attempt that was not made, for a reason inside the broker.
 fn failed_attempt(outcome: AttemptOutcome, class: ErrorClass, detail: &str) -> AttemptReport {
     let error = Some((class, detail.to_owned()));
     AttemptReport { outcome, status: None, duration: Duration::ZERO, error, response: String::new() }

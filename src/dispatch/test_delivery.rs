@@ -1,4 +1,4 @@
-//! Trying a subscription out: one signed delivery of a made-up event, of which nothing is stored.
+//! Test deliveries: one signed delivery of a made-up event to a subscription. Nothing of it is stored.
 
 use super::jobs::DispatchJobs;
 use super::report::job_attempt;
@@ -11,22 +11,23 @@ use serde_json::json;
 use std::sync::{Mutex, PoisonError};
 use uuid::Uuid;
 
-/// The type of events that are made up.
+/// The type of the made-up event.
 const TEST_TYPE: &str = "gts.hyperspot.core.events.type.v1~hx.broker.test.v1";
 
-/// Tries that may follow each other at once, and after how long there is one more. They pass by the rates of pools.
+/// Test deliveries that may follow each other at once, and the time after which one more is allowed. The rates of pools
+/// do not apply to them.
 const TRIES_AT_ONCE: i64 = 30;
 const TRY_MILLIS: i64 = 1000;
 
-/// Bounds how often subscriptions are tried out, over all of them.
+/// Limits the rate of test deliveries over all subscriptions.
 #[derive(Debug, Default)]
 pub(super) struct TestDeliveryLimiter {
-    /// When all that were made are paid for, in milliseconds.
+    /// When the allowance is full again, in milliseconds.
     free_at: Mutex<i64>,
 }
 
 impl TestDeliveryLimiter {
-    /// Takes one, or says after how many seconds there is one.
+    /// Takes one, or refuses with the seconds until the next one.
     fn take(&self, now: i64) -> Result<()> {
         let mut paid_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
         let next = (*paid_at).max(now) + TRY_MILLIS;
@@ -42,7 +43,7 @@ impl TestDeliveryLimiter {
 }
 
 impl DispatchJobs<'_> {
-    /// Sends a made-up event; answers what came of it.
+    /// Sends a made-up event; returns the attempt.
     pub(crate) async fn test(&self, row: &SubscriptionRow) -> Result<JobAttempt> {
         self.context.test_deliveries.take(self.logs.default_ledger().now())?;
         let (now, id) = (self.logs.default_ledger().now(), Uuid::new_v4());

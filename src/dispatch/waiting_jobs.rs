@@ -1,4 +1,4 @@
-//! Jobs that wait: in their groups, how they get in, go out into their lanes, and come back; and for room for their rows.
+//! Waiting jobs: in message groups (how they enter, move to their lanes and return), and for room for their rows.
 
 use super::lane::{AfterAttempt, EventArrival, LaneKey, PlannedJob, PlannerPick};
 use super::message_groups::{ExpiredMember, GroupPromotion, MessageGroup, WaitingMember};
@@ -7,22 +7,22 @@ use contract::Sequence;
 use std::collections::{HashSet, VecDeque};
 use uuid::Uuid;
 
-/// How long a job that expired waits for room for its row before it asks again, in milliseconds.
+/// The wait of an expired job before it checks for room for its row again, in milliseconds.
 const ROW_RETRY_MILLIS: i64 = 1000;
 
 impl Planner {
-    /// How many more jobs may become rows, and which lanes have as many as they may.
+    /// Sets how many more jobs may get a row, and which lanes have their share.
     pub(crate) fn set_rows_left(&mut self, rows_left: usize, full: HashSet<Uuid>, now: i64) {
         (self.rows_left, self.full) = (rows_left, full);
         self.unpark(now);
     }
 
-    /// Whether one more job without a row may be under way.
+    /// Whether one more job without a row may be in flight.
     pub(super) fn has_row_left(&self, key: LaneKey) -> bool {
         self.rows_left > self.rowless_in_flight && !self.full.contains(&key.lane)
     }
 
-    /// Lets jobs go that waited for room for their rows, of every lane one after the other.
+    /// Releases jobs that waited for room for their rows, one of each lane in turn.
     pub(super) fn unpark(&mut self, now: i64) {
         if self.parked.is_empty() {
             return;
@@ -32,7 +32,7 @@ impl Planner {
         let (full, mut waiting): (VecDeque<_>, VecDeque<_>) = parked.partition(|key| self.full.contains(&key.lane));
         while room > 0 {
             let Some(key) = waiting.pop_front() else { break };
-            // Its job may have gone back into its group since; then it takes no room.
+            // Its job may have returned to its group since; then it needs no room.
             let Some(lane) = self.lanes.get_mut(&key) else { continue };
             let Some((_, job)) = lane.parked.pop_first() else { continue };
             room -= 1;
@@ -46,7 +46,7 @@ impl Planner {
         self.parked = waiting;
     }
 
-    /// A job whose time has come waits for room for its row.
+    /// Lets a due job wait for room for its row.
     pub(super) fn park(&mut self, key: LaneKey, job: PlannedJob, now: i64) {
         let Some(lane) = self.lanes.get_mut(&key) else { return };
         if lane.parked.is_empty() {
@@ -56,7 +56,7 @@ impl Planner {
         self.queue(key, now);
     }
 
-    /// Looks at a lane when the first of its jobs expires.
+    /// Keeps the timer for the first expiry of a lane up to date.
     pub(super) fn note_expiry(&mut self, key: LaneKey) {
         let Some(lane) = self.lanes.get_mut(&key) else { return };
         let (known, expiry) = (lane.expiry, lane.first_expiry());
@@ -68,7 +68,7 @@ impl Planner {
         expiry.map(|at| self.expiries.insert((at, key)));
     }
 
-    /// The next job that reached its age, wherever it waits.
+    /// The next job that reached its maximum age, wherever it waits.
     pub(super) fn next_expired(&mut self, now: i64) -> Option<PlannerPick> {
         while let Some((_, key)) = self.expiries.first().copied().filter(|(at, _)| *at <= now) {
             let expired = self.expire_first(key, now);
@@ -95,7 +95,7 @@ impl Planner {
         None
     }
 
-    /// Lets a job expire that reached its age while it waits in its group, behind another.
+    /// Lets a job expire while it waits in its group behind another one.
     fn expire_waiting(&mut self, key: LaneKey, now: i64) -> Option<PlannerPick> {
         let may_open = self.has_row_left(key);
         let lane = self.lanes.get_mut(&key)?;
@@ -130,7 +130,7 @@ impl Planner {
         self.groups.entry(scope).or_default().entry(group).or_default()
     }
 
-    /// A lane is gone: nothing of it waits in its groups any more, and nobody for it.
+    /// Removes the jobs of a lane from their groups, and lets the next ones go.
     pub(super) fn leave_groups(&mut self, key: LaneKey, scope: Uuid, now: i64) {
         let Some(groups) = self.groups.get_mut(&scope) else { return };
         groups.values_mut().for_each(|group| group.remove_lane(key));
@@ -138,7 +138,7 @@ impl Planner {
         all.into_iter().for_each(|group| self.promote(scope, group, now));
     }
 
-    /// A job not tried yet waits in its group.
+    /// A job without a row waits in its group.
     pub(super) fn wait_fresh(
         &mut self,
         key: LaneKey,
@@ -153,7 +153,7 @@ impl Planner {
         self.promote(scope, group, now);
     }
 
-    /// A job with a story does.
+    /// A job with a row waits in its group.
     pub(super) fn wait_row(&mut self, key: LaneKey, group: u64, job: PlannedJob, now: i64) {
         let Some(lane) = self.lanes.get_mut(&key) else { return };
         let sequence = job.sequence;
@@ -163,7 +163,7 @@ impl Planner {
         self.promote(scope, group, now);
     }
 
-    /// A job that was given up holds its group.
+    /// A job that was given up blocks its group.
     pub(super) fn wait_dead(&mut self, key: LaneKey, group: u64, sequence: Sequence, now: i64) {
         let Some(lane) = self.lanes.get_mut(&key) else { return };
         let (scope, is_replay) = (lane.rules.scope, lane.rules.is_replay);
@@ -171,14 +171,14 @@ impl Planner {
         self.promote(scope, group, now);
     }
 
-    /// A job that is being given up holds its group, too.
+    /// A job that is being given up blocks its group too.
     pub(super) fn hold_group(&mut self, key: LaneKey, group: u64, sequence: Sequence) {
         let Some(lane) = self.lanes.get_mut(&key) else { return };
         let (scope, is_replay) = (lane.rules.scope, lane.rules.is_replay);
         self.group_or_insert(scope, group).add((key, sequence), is_replay, WaitingMember::Out);
     }
 
-    /// A job that was under way, or about to be, is not any more.
+    /// Returns a job that was in flight, or about to be sent, to where it waits.
     pub(super) fn return_job(
         &mut self,
         (key, scope): (LaneKey, Uuid),
@@ -200,7 +200,7 @@ impl Planner {
                     }
                 }
                 AfterAttempt::Waits { until, tried, counts } => {
-                    // One that expired waits, too, where its event could not be read.
+                    // An expired job waits too if its event could not be read.
                     job.due = if now < job.expires { until.min(job.expires) } else { until };
                     if tried {
                         job.has_row = true;
@@ -221,7 +221,7 @@ impl Planner {
         self.queue(key, now);
     }
 
-    /// Jobs that were held by another of their group go back into their lanes.
+    /// Returns jobs that were held by another one of their group to their lanes.
     pub(super) fn put_held(&mut self, held: Vec<(LaneKey, PlannedJob)>, now: i64) {
         for (key, job) in held {
             if let Some(lane) = self.lanes.get_mut(&key) {
@@ -231,7 +231,7 @@ impl Planner {
         }
     }
 
-    /// Lets the next one of a group out into its lane.
+    /// Moves the head of a group to its lane.
     pub(super) fn promote(&mut self, scope: Uuid, group_key: u64, now: i64) {
         while let Some(groups) = self.groups.get_mut(&scope) {
             let Some(group) = groups.get_mut(&group_key) else { return };

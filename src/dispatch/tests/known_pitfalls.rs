@@ -205,9 +205,7 @@ fn a_target_that_is_down_is_left_alone_and_that_costs_nothing() {
         advance 30000
         answer mail/11 hang
         run                         -> 
-        release mail/11             -> mail/11:200
-        advance 1000
-        run                         -> mail/12:200
+        release mail/11             -> mail/11:200 mail/12:200
     "
     ));
 }

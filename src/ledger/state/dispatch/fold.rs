@@ -50,7 +50,8 @@ pub(in crate::ledger) trait DispatchFold {
                 self.change(*job, |row| row.restart(header.time));
             }
             Entry::Redriven { job: Some(job), .. } => {
-                self.touch_job(*job, header.position);
+                // Replays of the subscription must not deliver the event that was replaced: their lanes are planned anew.
+                self.touch(job.lane, header.position);
                 self.end_open(*job, JobEnd::Completed);
             }
             Entry::Discarded { job: Some(job), .. } => {

@@ -17,7 +17,8 @@ mod tests;
 use fold::DispatchFold;
 pub use history::{JobInterest, KnownJob, PastFilter};
 pub use lane::{JobEnd, JobRow, JobSlot, JobState, LaneProgress};
-pub use overlay::{DecidedDispatch, DispatchOverlay};
+pub use overlay::DecidedDispatch;
+pub(in crate::ledger) use overlay::DispatchOverlay;
 
 use crate::ledger::facts::entry::Entry;
 use crate::ledger::state::table::{OverlayWriter, StateTable};

@@ -66,3 +66,32 @@ fn a_task_that_is_tried_again_is_not_forgotten_with_those_that_are_over() {
     assert_eq!((left, rows.tasks().count()), (vec![1, 3], limits::TASKS_KEPT + 1));
     assert_eq!(rows.tasks_behind(Sequence(all - 1)).count(), 1);
 }
+
+/// Receivers often repeat the event: what they said stayed in every snapshot and checkpoint after the event was erased.
+#[test]
+fn what_receivers_said_of_an_event_goes_with_it() {
+    let attempt = |number| contract::JobAttempt {
+        number,
+        at: contract::Timestamp::from_millis(0),
+        duration_ms: 1,
+        status: Some(500),
+        error: None,
+        response: Some("echo".to_owned()),
+        token: contract::FencingToken::ZERO,
+    };
+    let mut lane = LaneProgress::behind(Sequence::ZERO);
+    for sequence in 1..=4 {
+        let mut row = lane::JobRow::new(Uuid::from_u128(sequence.into()), 0);
+        row.tried(attempt(1), true);
+        row.defer(0, 1, Some("echo"));
+        row.standing = JobState::Dead { letter: None, expired: false };
+        lane.put(Sequence(sequence), JobSlot::Open(row));
+        if sequence % 2 == 0 {
+            lane.put(Sequence(sequence), JobSlot::Ended(JobEnd::Completed));
+        }
+    }
+    let echoes = |lane: &LaneProgress| serde_json::to_string(lane).unwrap().matches("echo").count();
+    assert_eq!(echoes(&lane), 6);
+    lane.trim(Sequence(2));
+    assert_eq!(echoes(&lane), 3, "{}", serde_json::to_string(&lane).unwrap());
+}
