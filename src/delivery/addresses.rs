@@ -1,8 +1,8 @@
-//! Which addresses belong to the public internet, and are therefore nobody's own network.
+//! Which addresses belong to the public internet, and not to a private or special network.
 //!
 //! - IPv4 is public unless a range here says otherwise; of IPv6 only 2000::/3 is, less the ranges here.
 //! - An address that carries another one (NAT64) is judged by the one it carries.
-//! - A refusal names the kind of network and never the address: what a name resolves to inside is nobody's business.
+//! - A refusal names the kind of network and never the address: callers must not learn what a name resolves to inside.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -21,7 +21,7 @@ const V4: [(Ipv4Addr, u32, &str); 17] = [
     (Ipv4Addr::new(100, 64, 0, 0), 10, "shared (carrier-grade NAT)"),
     (Ipv4Addr::new(127, 0, 0, 0), 8, "loopback"),
     (Ipv4Addr::new(169, 254, 0, 0), 16, "link-local"),
-    // A cloud's own services answer here on every machine, though the range is public.
+    // Services of the cloud provider respond here on every machine, although the range is public.
     (Ipv4Addr::new(168, 63, 129, 16), 32, "link-local"),
     (Ipv4Addr::new(172, 16, 0, 0), 12, "private"),
     (Ipv4Addr::new(192, 0, 0, 0), 24, "reserved"),

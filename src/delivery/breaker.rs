@@ -1,4 +1,4 @@
-//! Circuit breakers: a target that fails and fails is left alone for a while, and that costs no job an attempt.
+//! Circuit breakers: a target that keeps failing is not called for a while. The wait costs no job an attempt.
 //!
 //! ```text
 //!   closed ── ten failures in a row ──▶ open ── its wait is over ──▶ one probe ── done ──▶ closed
@@ -6,9 +6,10 @@
 //!                                        └───────── failed: twice the wait
 //! ```
 //!
-//! A person who redrives or retries a job asks for the probe at once: whoever has repaired a target does not wait.
+//! When a person redrives or retries a job, it is sent at once as the probe: whoever has repaired a target need not
+//! wait.
 //!
-//! The breakers of a process are shared by all its workers: a target is a target, whichever log's jobs go there.
+//! All workers of a process share its breakers: the jobs of several logs may have the same target.
 
 use contract::{BreakerState, TargetBreaker, Timestamp};
 use std::collections::HashMap;
@@ -18,11 +19,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const FAILURES_TO_OPEN: u32 = 10;
 /// How long a breaker is open at first, in milliseconds.
 const OPEN_MILLIS: i64 = 30_000;
-/// And at most.
+/// The longest time a breaker is open, in milliseconds.
 const OPEN_MILLIS_MAX: i64 = 300_000;
-/// Others wait for the probe this long, then ask again.
+/// Other jobs wait this long for the probe, then check again, in milliseconds.
 const PROBE_WAIT_MILLIS: i64 = 1000;
-/// Targets without a story are forgotten past this many.
+/// Past this many targets, those without an open breaker are forgotten.
 const TARGETS_MAX: usize = 10_000;
 
 /// Breakers by target.
@@ -41,12 +42,12 @@ struct CircuitBreaker {
     failed_at: i64,
 }
 
-/// How a target's standing has changed.
+/// A change of a breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BreakerChange {
-    /// It is left alone from now on.
+    /// It opened: the target is not called for a while.
     Failing,
-    /// It can be reached again.
+    /// It closed: the target responds again.
     Recovered,
 }
 
@@ -55,7 +56,7 @@ impl CircuitBreakers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How a target's breaker stands.
+    /// The state of a target's breaker.
     pub(crate) fn state(&self, target: &str, now: i64) -> TargetBreaker {
         let breakers = self.lock();
         let Some(breaker) = breakers.get(target) else { return TargetBreaker::default() };
@@ -70,20 +71,20 @@ impl CircuitBreakers {
         }
     }
 
-    /// A person says that a target can be called again.
+    /// Closes a breaker on behalf of a person.
     pub(crate) fn close(&self, target: &str) {
         self.lock().remove(target);
     }
 
-    /// A person wanted a job tried again at `wished_at`: where no call has failed since, the next job is the probe, and does
-    /// not wait for the breaker.
+    /// A person retried a job at `wished_at`: if no call has failed since, the next job is the probe and does not wait
+    /// for the breaker.
     pub(crate) fn request_probe(&self, target: &str, wished_at: i64, now: i64) {
         let mut breakers = self.lock();
         let Some(breaker) = breakers.get_mut(target).filter(|breaker| breaker.failed_at < wished_at) else { return };
         breaker.open_until = breaker.open_until.map(|until| until.min(now));
     }
 
-    /// Whether a target may be called now, and whether that is the probe; else when to ask again.
+    /// Whether a target may be called now, and whether the call is the probe; otherwise when to check again.
     pub(crate) fn admit(&self, target: &Arc<str>, now: i64) -> Result<bool, i64> {
         let mut breakers = self.lock();
         let Some(breaker) = breakers.get_mut(target) else { return Ok(false) };
@@ -98,20 +99,20 @@ impl CircuitBreakers {
         }
     }
 
-    /// A probe is over, whatever came of it: where nothing did, the next job is one.
+    /// A probe has ended. If it had no result, the next job is the probe.
     pub(crate) fn end_probe(&self, target: &Arc<str>) {
         if let Some(breaker) = self.lock().get_mut(target) {
             breaker.probing = false;
         }
     }
 
-    /// When a job that may not go now asks again, at the latest; nothing for a target that may be called.
+    /// When a refused job checks again, at the latest; `None` if the target may be called.
     pub(crate) fn retry_at(&self, target: &Arc<str>, now: i64) -> Option<i64> {
         let until = self.lock().get(target)?.open_until?;
         Some(if now < until { until } else { now + PROBE_WAIT_MILLIS })
     }
 
-    /// A call came to something.
+    /// Reports the result of a call.
     pub(crate) fn record_call(&self, target: &Arc<str>, is_alive: bool, now: i64) -> Option<BreakerChange> {
         let mut breakers = self.lock();
         if is_alive {

@@ -1,10 +1,9 @@
-//! Connections: resolved, judged, dialled, encrypted, counted.
+//! Connections: resolved, checked, dialled, encrypted, counted.
 //!
-//! - The addresses that are judged are the addresses that are dialled: nothing resolves the name a second time, so a
-//!   name cannot mean one thing to the judge and another to the socket.
-//! - Where a connection goes is the target's origin, whatever the client above believes to be calling. Nothing here
-//!   knows of proxies.
-//! - All of it has a time of its own: the pool may finish a connection in the background that nobody waits for any more.
+//! - The addresses that are checked are the addresses that are dialled: the name is not resolved a second time, so it
+//!   cannot mean one address to the check and another one to the socket.
+//! - A connection always goes to the target's origin, whatever URI the HTTP client passes. There are no proxies.
+//! - Connecting has its own time-out: the pool may finish a connection in the background after its request has gone.
 
 use super::addresses::not_public;
 use super::failure::{DeliveryFailure, ErrorClass, tls};
@@ -30,15 +29,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-/// What all connections have in common.
+/// What all connections share.
 pub(super) struct ConnectSettings {
     pub(super) resolver: Arc<dyn Resolve>,
     pub(super) allow_private: bool,
     /// For resolving, dialling and encrypting together.
     pub(super) connect_timeout: Duration,
-    /// How many connections there are.
+    /// The number of open connections.
     pub(super) open: Arc<AtomicUsize>,
-    /// How many more there may be; who finds none waits, as long as connecting may take.
+    /// Permits for further connections. Without one a request waits, at most for the connect time-out.
     pub(super) places: Arc<Semaphore>,
 }
 
@@ -47,11 +46,11 @@ pub(super) struct ConnectSettings {
 pub(super) struct OriginConnector {
     pub(super) settings: Arc<ConnectSettings>,
     pub(super) origin: Arc<TargetOrigin>,
-    /// Absent: in the clear.
+    /// `None`: not encrypted.
     pub(super) encryption: Option<Arc<ClientConfig>>,
 }
 
-/// A connection, as the HTTP client wants it.
+/// A connection in the form that the HTTP client needs.
 pub(super) struct OriginConnection {
     stream: TokioIo<Box<dyn ByteStream>>,
     is_http2: bool,
@@ -80,12 +79,12 @@ impl ConnectionUse {
     }
 }
 
-/// Bytes both ways, in the clear or not.
+/// A stream of bytes, encrypted or not.
 trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
-/// One of the open connections, for as long as it lives.
+/// Counts an open connection until it is dropped.
 struct OpenConnection {
     count: Arc<AtomicUsize>,
     _place: OwnedSemaphorePermit,
@@ -111,7 +110,7 @@ impl OriginConnector {
         let place = place.map_err(|_| DeliveryFailure::new(ErrorClass::Connect, "The broker stops."))?;
         let open = OpenConnection::new(&self.settings.open, place);
         let socket = dial(&addresses, self.origin.port).await?;
-        // Best effort: without it small requests wait for acknowledgements.
+        // Best effort: without it small requests wait for acknowledgements of earlier packets.
         let _ = socket.set_nodelay(true);
         let Some(config) = &self.encryption else {
             return Ok(OriginConnection { stream: TokioIo::new(Box::new(socket)), is_http2: false, _open: open });
@@ -123,8 +122,8 @@ impl OriginConnector {
         Ok(OriginConnection { stream: TokioIo::new(Box::new(stream)), is_http2, _open: open })
     }
 
-    /// The addresses that may be called. One inner address among public ones is left out, not a reason to give up. Where inner
-    /// networks are not to be called, callers are not told which names there are in them either.
+    /// The addresses that may be called. A private address among public ones is skipped. If private networks must not
+    /// be called, callers do not learn which names exist in them either.
     async fn addresses(&self) -> Result<Vec<IpAddr>, DeliveryFailure> {
         let found = match &self.origin.host {
             TargetHost::Address(address) => vec![*address],
@@ -153,7 +152,7 @@ impl OriginConnector {
     }
 }
 
-/// The first address that answers.
+/// A connection to the first address that accepts one.
 async fn dial(addresses: &[IpAddr], port: u16) -> Result<TcpStream, DeliveryFailure> {
     let mut last = io::ErrorKind::AddrNotAvailable;
     for address in addresses {

@@ -1,6 +1,6 @@
-//! What a delivery shows of who sends it: a bearer token, a name and password, an OAuth 2 client, a certificate.
+//! Credentials of a delivery: a bearer token, a user name and password, an OAuth 2 client, a certificate.
 //!
-//! - Everything is checked when it is made, so that an attempt cannot stumble over it.
+//! - Everything is checked when it is created, so that an attempt cannot fail because of it.
 //! - None of it is ever printed.
 
 use super::target::{DeliveryTarget, check_target};
@@ -16,15 +16,15 @@ use std::path::Path;
 use std::sync::Arc;
 use url::form_urlencoded;
 
-/// How a delivery is authorised, besides the signature.
+/// How a delivery is authorised, in addition to the signature.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum AuthMethod {
     /// Not at all.
     #[default]
     None,
-    /// By a header that stays the same.
+    /// By a fixed header.
     Header(HeaderValue),
-    /// By an access token that is fetched, kept and renewed.
+    /// By an access token that is fetched, cached and renewed.
     OAuth2(Arc<OAuthClient>),
 }
 
@@ -33,31 +33,31 @@ pub(crate) struct OAuthClient {
     pub(super) endpoint: DeliveryTarget,
     /// The request for a token.
     pub(super) form: String,
-    /// The client's name and secret, where they are not part of the form.
+    /// The client's id and secret, if they are not part of the form.
     pub(super) authorization: Option<HeaderValue>,
     /// Two clients with the same fingerprint get the same tokens.
     pub(super) fingerprint: blake3::Hash,
 }
 
-/// What an OAuth 2 client is made of, as it is written down.
+/// The definition of an OAuth 2 client.
 #[derive(Clone, Copy)]
 pub(crate) struct OAuthGrant<'a> {
-    /// The token endpoint; the rules for targets hold for it.
+    /// The token endpoint; the rules for targets apply to it.
     pub(crate) token_url: &'a str,
     pub(crate) client_id: &'a str,
     pub(crate) client_secret: &'a str,
     pub(crate) scope: Option<&'a str>,
     pub(crate) audience: Option<&'a str>,
-    /// Whether name and secret go into the form instead of a header, for servers that want it so.
+    /// Whether id and secret are sent in the form instead of a header, for servers that require it.
     pub(crate) secret_in_form: bool,
 }
 
-/// A certificate to show, with its key.
+/// A client certificate with its private key.
 #[derive(Clone)]
 pub(crate) struct ClientIdentity {
     pub(super) chain: Vec<CertificateDer<'static>>,
     pub(super) key: Arc<PrivateKeyDer<'static>>,
-    /// Connections are shared by those who show the same.
+    /// Connections are shared by requests with the same certificate.
     pub(super) fingerprint: blake3::Hash,
 }
 
@@ -81,7 +81,7 @@ impl AuthMethod {
         basic_header(user, password).map(Self::Header).ok_or_else(|| Error::invalid(password_pointer, NOT_TEXT))
     }
 
-    /// A token of this client's, fetched when needed.
+    /// A token of this client, fetched when needed.
     pub(crate) fn oauth2(pointer: &str, grant: OAuthGrant<'_>, allow_private: bool) -> Result<Self> {
         let endpoint = check_target(&format!("{pointer}/tokenUrl"), grant.token_url, allow_private)?;
         if !allow_private && !endpoint.is_encrypted() {
@@ -139,7 +139,7 @@ impl OAuthClient {
 }
 
 impl ClientIdentity {
-    /// Reads a certificate chain and its private key, both in PEM, and sees that they belong together.
+    /// Reads a certificate chain and its private key, both in PEM, and checks that they belong together.
     pub(crate) fn parse(pointer: &str, certificate: &str, key: &str) -> Result<Self> {
         let certificate_pointer = format!("{pointer}/certificate");
         let key_pointer = format!("{pointer}/key");
@@ -174,7 +174,7 @@ pub(crate) fn roots(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
     found.ok_or_else(|| Error::new(Kind::Validation, "The file holds no certificates in PEM."))
 }
 
-/// Every certificate in a PEM text; `None` if one of them is none.
+/// Every certificate in a PEM text; `None` if one of them is not valid.
 pub(super) fn certificates(pem: &str) -> Option<Vec<CertificateDer<'static>>> {
     CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<_, _>>().ok()
 }
@@ -190,7 +190,7 @@ fn basic_header(user: &str, password: &str) -> Option<HeaderValue> {
     secret_header(&format!("Basic {}", BASE64.encode(format!("{user}:{password}"))))
 }
 
-/// A header's value that is not printed.
+/// A header value that is never printed.
 pub(super) fn secret_header(text: &str) -> Option<HeaderValue> {
     let mut value = text.is_ascii().then(|| HeaderValue::from_str(text).ok()).flatten()?;
     value.set_sensitive(true);

@@ -1,9 +1,9 @@
-//! One request and its answer, within a deadline and within bytes.
+//! One request and its response, within a deadline and a number of bytes.
 //!
-//! - The deadline covers everything: connecting, sending, waiting, and every byte of the answer. A receiver that drips
-//!   gets no further than one that hangs.
-//! - Of a body only so much is read; then the connection is closed (HTTP/1.1) or the stream reset (HTTP/2), and what the
-//!   receiver still sends goes nowhere.
+//! - The deadline covers everything: connecting, sending, waiting, and every byte of the response. A receiver that
+//!   sends byte by byte gets no further than one that hangs.
+//! - Only the first bytes of a body are read. Then the connection is closed (HTTP/1.1) or the stream is reset (HTTP/2),
+//!   and the rest is discarded.
 
 use super::connect::ConnectionUse;
 use super::failure::{DeliveryFailure, ErrorClass};
@@ -15,13 +15,13 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use tokio::time::{Instant, timeout_at};
 
-/// An exchange that came to no answer, or to half of one.
+/// An exchange without a complete response.
 #[derive(Debug)]
 pub(super) struct ExchangeError {
     pub(super) failure: DeliveryFailure,
-    /// The status, if it came to that.
+    /// The status, if the head of a response arrived.
     pub(super) status: Option<StatusCode>,
-    /// As much of the body as had come.
+    /// The part of the body that arrived.
     pub(super) body: Bytes,
     /// Whether a kept connection ended before the first byte of a response: the receiver was closing it, so the request can be
     /// sent once more on a new one.
@@ -34,7 +34,7 @@ impl From<DeliveryFailure> for ExchangeError {
     }
 }
 
-/// Sends a request and reads up to `bytes_max` of the answer.
+/// Sends a request and reads up to `bytes_max` of the response body.
 pub(super) async fn exchange(
     client: &PooledClient,
     request: Request<Full<Bytes>>,
@@ -62,20 +62,20 @@ pub(super) async fn exchange(
     }
 }
 
-/// A response whose body did not come to its end.
+/// A response whose body did not end.
 const fn cut_off(failure: DeliveryFailure, status: StatusCode, body: Bytes) -> ExchangeError {
     ExchangeError { failure, status: Some(status), body, is_stale: false }
 }
 
-/// Time ran out.
+/// The deadline passed.
 pub(super) fn timed_out(message: &str) -> DeliveryFailure {
     DeliveryFailure::new(ErrorClass::Timeout, message)
 }
 
-/// Appends up to `bytes_max`, and says whether there was more.
+/// Appends up to `bytes_max`; true if there was more.
 async fn read(incoming: &mut Incoming, body: &mut BytesMut, bytes_max: usize) -> Result<bool, DeliveryFailure> {
     while let Some(frame) = incoming.frame().await {
-        // Trailers are nobody's business.
+        // Trailers are ignored.
         let Ok(piece) = frame.map_err(|error| DeliveryFailure::of(&error))?.into_data() else { continue };
         let room = bytes_max - body.len();
         body.extend_from_slice(piece.get(..room).unwrap_or(&piece));

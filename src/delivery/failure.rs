@@ -1,7 +1,7 @@
-//! What went wrong with an attempt, in one word for programs and one sentence for people.
+//! Failures of attempts: one word for programs, one sentence for people.
 //!
-//! - A sentence never has a secret, a submitted value or an inner address in it.
-//! - Most things may be better next time; what cannot be says so ([`Failure::for_good`]).
+//! - A sentence never contains a secret, a submitted value or a private address.
+//! - Most failures are retryable; the others are marked ([`DeliveryFailure::for_good`]).
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::io;
 
 macro_rules! classes {
     ($($(#[$doc:meta])* $class:ident = $word:literal;)*) => {
-        /// What happened, in one word.
+        /// The class of a failure, in one word.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub(crate) enum ErrorClass { $($(#[$doc])* $class,)* }
 

@@ -1,8 +1,8 @@
-//! Asking a receiver whether it wants deliveries at all: the handshake of the CloudEvents webhook specification, 1.0.
+//! The handshake: asks a receiver whether it consents to deliveries, by the CloudEvents webhook specification 1.0.
 //!
-//! - `OPTIONS` with `WebHook-Request-Origin`, and the rate we would like, if any. Consent is the header
-//!   `WebHook-Allowed-Origin` with our origin or `*` in a 2xx: many servers answer `OPTIONS`, so the status alone says
-//!   nothing.
+//! - The request is `OPTIONS` with `WebHook-Request-Origin` and the requested rate, if any. Consent is the header
+//!   `WebHook-Allowed-Origin` with our origin or `*` in a 2xx: many servers respond to `OPTIONS`, so the status alone
+//!   says nothing.
 //! - A receiver may name a rate, in requests per minute.
 
 use super::WebhookDeliverer;
@@ -18,7 +18,7 @@ use http_body_util::Full;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A question to a receiver.
+/// A request for consent.
 #[derive(Debug)]
 pub(crate) struct ConsentRequest<'a> {
     pub(crate) target: &'a DeliveryTarget,
@@ -26,28 +26,28 @@ pub(crate) struct ConsentRequest<'a> {
     pub(crate) identity: Option<&'a ClientIdentity>,
     pub(crate) headers: &'a CustomHeaders,
     pub(crate) timeout: Duration,
-    /// The name under which we send: the broker's DNS name.
+    /// The origin of deliveries: the broker's DNS name.
     pub(crate) origin: &'a str,
-    /// Requests per minute we would like to send.
+    /// The requested rate, in requests per minute.
     pub(crate) rate_per_minute: Option<u32>,
 }
 
-/// What the receiver says to it.
+/// The receiver's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ConsentAnswer {
-    /// It wants deliveries.
+    /// It consents.
     Granted {
-        /// At most so many per minute; absent: as many as there are.
+        /// The allowed rate per minute; `None`: not limited.
         rate_per_minute: Option<u32>,
     },
-    /// It answered, but not that.
+    /// It responded without consent.
     Withheld { status: u16 },
-    /// It could not be asked.
+    /// It could not be reached.
     Unreachable(DeliveryFailure),
 }
 
 impl WebhookDeliverer {
-    /// Asks a receiver whether it wants deliveries.
+    /// Asks a receiver for its consent.
     pub(crate) async fn handshake(&self, request: ConsentRequest<'_>) -> ConsentAnswer {
         match self.send_consent_request(&request).await {
             Ok(answer) => judge(&answer, request.origin),

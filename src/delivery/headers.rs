@@ -1,8 +1,8 @@
-//! The headers a subscription adds of its own.
+//! Custom headers of a subscription.
 //!
-//! - None of them passes for one of ours, for one that is about the connection, or for a credential: those belong in
-//!   `auth`, where nobody reads them back.
-//! - A value is what HTTP can carry: visible ASCII, with blanks inside.
+//! - None of them may be one of the broker's, one about the connection, or a credential: credentials belong in `auth`,
+//!   which is never shown.
+//! - A value is visible ASCII, with blanks inside.
 
 use contract::limits::{HEADER_NAME_BYTES_MAX, HEADER_VALUE_BYTES_MAX, HEADERS_MAX};
 use contract::{Error, Result};
@@ -12,20 +12,20 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CustomHeaders(HeaderMap);
 
-/// Ours, the connection's, and what changes the meaning of the body.
+/// Headers of the broker, of the connection, and those that change the meaning of the body.
 const REFUSED: &str = " authorization accept-encoding connection content-encoding content-length content-type expect \
     host http2-settings keep-alive te traceparent tracestate trailer transfer-encoding upgrade user-agent ";
-/// Families of such.
+/// Prefixes of such headers.
 const REFUSED_PREFIXES: [&str; 5] = ["ce-", "event-broker-", "proxy-", "sec-", "webhook-"];
 
-/// Reads the headers a subscription asks for; `pointer` is where they were written.
+/// Parses the custom headers of a subscription; `pointer` is their place in the request.
 pub(crate) fn check_headers<'h>(
     pointer: &str,
     headers: impl IntoIterator<Item = (&'h str, &'h str)>,
 ) -> Result<CustomHeaders> {
     let mut own = HeaderMap::new();
     for (name, value) in headers {
-        // A name that is one is safe to repeat in the pointer; another is not.
+        // A valid header name is safe to repeat in the pointer; other text is not.
         let Some(parsed) = name_of(name) else {
             return Err(Error::invalid(
                 pointer,
@@ -50,7 +50,7 @@ pub(crate) fn check_headers<'h>(
     Ok(CustomHeaders(own))
 }
 
-/// Refuses headers that would carry a credential: they stand in the log, and in every answer, for all to read.
+/// Refuses headers that would carry a credential: custom headers are stored and shown in plain text.
 pub(crate) fn check_no_credentials<'h>(pointer: &str, names: impl IntoIterator<Item = &'h str>) -> Result<()> {
     match names.into_iter().filter_map(name_of).find(|name| is_credential(name.as_str())) {
         Some(name) => Err(Error::invalid(
@@ -68,7 +68,7 @@ fn is_credential(name: &str) -> bool {
 }
 
 impl CustomHeaders {
-    /// The same with a header that carries a key; `pointer` is where it was written.
+    /// Adds a header that carries a key; `pointer` is its place in the request.
     pub(crate) fn with_key(mut self, pointer: &str, name: &str, key: &str) -> Result<Self> {
         let refuse = |member: &str, detail: &str| Err(Error::invalid(format!("{pointer}/{member}"), detail));
         let Some(name) = name_of(name).filter(|name| !is_refused(name.as_str())) else {

@@ -1,11 +1,11 @@
-//! What was used lately, up to a number: the rest is forgotten, the longest unused first.
+//! A map with a maximum number of entries: the least recently used one is dropped first.
 //!
-//! Forgetting looks at every entry, so the number must be some hundreds or thousands, not millions.
+//! Dropping an entry reads all of them, so the number must be some hundreds or thousands, not millions.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// A map that keeps what was used lately.
+/// A map of recently used entries.
 pub(super) struct LruMap<K, V> {
     entries: HashMap<K, (V, u64)>,
     entries_max: usize,
@@ -18,7 +18,7 @@ impl<K: Hash + Eq + Clone, V: Clone> LruMap<K, V> {
         Self { entries: HashMap::new(), entries_max: entries_max.max(1), uses: 0 }
     }
 
-    /// The value at `key`, which is now the last used.
+    /// The value at `key`, which is the most recently used one now.
     pub(super) fn get(&mut self, key: &K) -> Option<V> {
         self.uses += 1;
         let (value, used) = self.entries.get_mut(key)?;
@@ -26,7 +26,7 @@ impl<K: Hash + Eq + Clone, V: Clone> LruMap<K, V> {
         Some(value.clone())
     }
 
-    /// Puts a value there, and forgets what is one too many.
+    /// Inserts a value, and drops the oldest one if there are too many.
     pub(super) fn put(&mut self, key: K, value: V) {
         self.uses += 1;
         self.entries.insert(key, (value, self.uses));
@@ -35,7 +35,7 @@ impl<K: Hash + Eq + Clone, V: Clone> LruMap<K, V> {
         }
     }
 
-    /// Forgets what was longest unused, unless it is the only one; says whether it did.
+    /// Drops the least recently used entry unless it is the only one; true if it did.
     pub(super) fn forget_oldest(&mut self) -> bool {
         if self.entries.len() < 2 {
             return false;

@@ -1,15 +1,15 @@
 //! Delivery: one attempt to bring one event to one URL, and nothing else.
 //!
-//! - An attempt never fails as a call: everything that can go wrong is an [`Outcome`] with an [`ErrorClass`], its status
-//!   if there was one, and how long it took.
-//! - Nothing is connected to but addresses of the public internet, unless private ones are allowed: judged after the
-//!   name was resolved, on the very addresses that are dialled, at every connection (`connect`). Redirects are never
+//! - An attempt always returns a report: everything that can go wrong is an [`AttemptOutcome`] with an [`ErrorClass`],
+//!   the status if there was one, and the duration.
+//! - Connections go only to addresses of the public internet, unless private ones are allowed. This is checked after
+//!   the name was resolved, on the addresses that are dialled, at every connection (`connect`). Redirects are never
 //!   followed, proxies never used.
-//! - Everything is bounded: the time of an attempt as a whole, what is read of an answer, connections, targets, tokens.
-//! - The time comes in (`Delivery::at`); what passes during an attempt is measured with a monotonic clock.
+//! - Everything is limited: the time of an attempt, what is read of a response, connections, targets, tokens.
+//! - The time is a parameter (`DeliveryRequest::at`); durations are measured with a monotonic clock.
 //!
-//! When to try, how often, and what an outcome means for a job is `dispatch`'s business; how many attempts run at a time
-//! too.
+//! When and how often to try, how many attempts run at a time, and what an outcome means for a job is the business of
+//! `dispatch`.
 
 mod addresses;
 mod breaker;
@@ -88,23 +88,23 @@ pub(crate) struct DeliveryPolicy {
     pub(crate) timeout_max: Duration,
     /// For a connection: resolving, dialling, encrypting.
     pub(crate) connect_timeout: Duration,
-    /// What is read of an answer, in bytes.
+    /// Most bytes that are read of a response.
     pub(crate) response_bytes_max: usize,
-    /// What is kept of it in the attempt, in bytes.
+    /// Most bytes of it that are kept in the report.
     pub(crate) response_bytes_kept: usize,
-    /// Most targets whose connections are kept.
+    /// Most targets whose connections are pooled.
     pub(crate) targets_max: usize,
-    /// Past so many connections, idle ones give way.
+    /// Past this number of connections, idle ones are closed.
     pub(crate) connections_max: usize,
-    /// Never more connections than this: each is a file descriptor, and the log needs some too.
+    /// Most connections: each is a file descriptor, and the log needs some too.
     pub(crate) sockets_max: usize,
     /// Most idle connections to one target.
     pub(crate) idle_per_target_max: usize,
     /// How long an idle connection is kept.
     pub(crate) idle_timeout: Duration,
-    /// How the broker calls itself.
+    /// The `User-Agent` of the broker.
     pub(crate) user_agent: HeaderValue,
-    /// Roots trusted besides the machine's ([`roots`] reads them).
+    /// Trusted roots in addition to the machine's ([`roots`] reads them).
     pub(crate) extra_roots: Vec<CertificateDer<'static>>,
 }
 
@@ -121,7 +121,7 @@ impl Default for DeliveryPolicy {
             connections_max: 2048,
             sockets_max: 4096,
             idle_per_target_max: 256,
-            // Common receivers close theirs after five.
+            // Common receivers close idle connections after five seconds.
             idle_timeout: Duration::from_secs(4),
             user_agent: HeaderValue::from_static(concat!("event-broker/", env!("CARGO_PKG_VERSION"))),
             extra_roots: Vec::new(),
@@ -139,26 +139,26 @@ struct DelivererState {
     tokens: TokenCache,
 }
 
-/// What came of an attempt.
+/// The result of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AttemptReport {
     pub(crate) outcome: AttemptOutcome,
-    /// The receiver's status, if it came to one.
+    /// The status of the response, if there was one.
     pub(crate) status: Option<u16>,
     pub(crate) duration: Duration,
-    /// What there is to say about it: always with a failure, sometimes with a success.
+    /// The class and message of the error: always with a failure, sometimes with a success.
     pub(crate) error: Option<(ErrorClass, String)>,
-    /// The beginning of the answer's body, as text.
+    /// The beginning of the response body, as text.
     pub(crate) response: String,
 }
 
 impl WebhookDeliverer {
-    /// Delivers by these rules, resolving names as the machine does.
+    /// A deliverer with this policy and the machine's resolver.
     pub(crate) fn new(policy: DeliveryPolicy) -> Self {
         Self::with_resolver(policy, Arc::new(SystemResolver::default()))
     }
 
-    /// Delivers by these rules, resolving names so.
+    /// A deliverer with this policy and resolver.
     pub(crate) fn with_resolver(policy: DeliveryPolicy, resolver: Arc<dyn Resolve>) -> Self {
         let settings = ConnectSettings {
             resolver,
@@ -171,11 +171,11 @@ impl WebhookDeliverer {
         Self(Arc::new(DelivererState { policy, pool, tokens: TokenCache::default() }))
     }
 
-    /// Makes one attempt, and says what came of it.
+    /// Makes one attempt and reports its result.
     pub(crate) async fn deliver(&self, delivery: DeliveryRequest<'_>) -> AttemptReport {
         let begun = Instant::now();
         let deadline = begun + self.allowed_timeout(delivery.timeout);
-        // A delivery's future is large, and many wait at a time.
+        // The future of a delivery is large, and many are waiting at a time.
         let ended = Box::pin(self.attempt(&delivery, deadline)).await;
         let duration = begun.elapsed();
         match ended {
@@ -208,7 +208,7 @@ impl WebhookDeliverer {
     ) -> Result<ReceiverResponse, ExchangeError> {
         let request = || request::request(delivery, token.map(|token| &token.header), self.user_agent());
         match self.exchange(delivery.target, delivery.identity, request()?, deadline).await {
-            // It was not answered because its connection was just being closed: that is no failure of the receiver.
+            // The receiver was just closing the kept connection: that is not a failure of the delivery.
             Err(broken) if broken.is_stale => {
                 tracing::debug!(failure = %broken.failure, "a kept connection was closed; sent once more on a new one");
                 self.0.pool.renew(delivery.target, delivery.identity)?;
@@ -270,11 +270,11 @@ impl WebhookDeliverer {
         }
     }
 
-    /// As much of a body as is kept, as text that can be stored: what is not Unicode is replaced, and so is NUL.
+    /// The kept part of a body, as text that can be stored: invalid Unicode and NUL are replaced.
     fn kept_text(&self, body: &[u8]) -> String {
         let bytes_max = self.0.policy.response_bytes_kept;
         let text = String::from_utf8_lossy(body.get(..bytes_max).unwrap_or(body)).replace('\0', "\u{fffd}");
-        // A cut character became a replacement, which may be the longer one.
+        // A character that was cut became a replacement, which may be longer.
         text.get(..text.floor_char_boundary(bytes_max)).unwrap_or_default().to_owned()
     }
 

@@ -1,8 +1,9 @@
-//! Connections kept for the next request, per origin and certificate shown, within bounds.
+//! The connection pool: connections are kept for the next request, per origin and client certificate, within limits.
 //!
-//! - A target has a client of its own; those longest unused are forgotten, and their idle connections closed.
-//! - Past the number of connections there may be, one more forgotten target makes room at each request. What is in
-//!   flight is never stopped: how much there may be of that is decided by whoever sends.
+//! - Each target has an HTTP client of its own; the least recently used ones are dropped, and their idle connections
+//!   closed.
+//! - Past the maximum number of connections, each request drops one more target. Requests in flight are never aborted:
+//!   their number is limited by the caller.
 //! - An idle connection is kept for less time than receivers commonly keep theirs, or a request would meet one that is
 //!   just being closed.
 
@@ -23,7 +24,7 @@ use std::time::Duration;
 
 pub(super) type PooledClient = legacy::Client<OriginConnector, Full<Bytes>>;
 
-/// Who may share a connection.
+/// Requests with the same key may share a connection.
 type PoolKey = (TargetOrigin, Option<blake3::Hash>);
 
 /// The clients of all targets.
@@ -36,12 +37,12 @@ pub(super) struct ClientPool {
     allowed_hosts: Vec<String>,
 }
 
-/// What is taken in of an answer before anybody reads it, per stream and per connection, in bytes.
+/// HTTP/2 windows, per stream and per connection, in bytes.
 const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
-/// Largest head of an answer, in bytes.
+/// Largest head of a response, in bytes.
 const HEAD_BYTES_MAX: u32 = 64 * 1024;
-/// A shared connection with requests on it must show a sign of life this often, and within that.
+/// HTTP/2 keep-alive: a ping this often, and the time for its answer.
 const PING_INTERVAL: Duration = Duration::from_secs(15);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -85,7 +86,7 @@ impl ClientPool {
         if let Some(client) = self.cached(&key) {
             return Ok(client);
         }
-        // Without the lock: the first of all reads the machine's certificates.
+        // Without the lock: the first client reads the machine's certificates.
         let made = self.make(target.origin(), identity)?;
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = clients.get(&key) {

@@ -1,8 +1,9 @@
-//! What is sent: the event in the format asked for, and the headers around it.
+//! The request of a delivery: the event in its format, and the headers.
 //!
-//! - The envelope and `data` are the stored bytes, a slice of them and never printed anew. CloudEvents are made from them.
-//! - Our headers come after the subscription's own, and stand whatever those say.
-//! - A text that a header cannot carry is percent-encoded, as the CloudEvents binding for HTTP says.
+//! - The envelope and `data` are the stored bytes or a slice of them, never serialised again. CloudEvents are made from
+//!   them.
+//! - The broker's headers are set after the custom ones and replace them.
+//! - Text that a header cannot carry is percent-encoded, by the CloudEvents binding for HTTP.
 
 use super::credentials::{AuthMethod, ClientIdentity};
 use super::failure::{DeliveryFailure, ErrorClass};
@@ -20,32 +21,32 @@ use serde_json::value::RawValue;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// One attempt to deliver, with everything it needs.
+/// Everything an attempt needs.
 #[derive(Debug)]
 pub(crate) struct DeliveryRequest<'a> {
     pub(crate) target: &'a DeliveryTarget,
     pub(crate) payload: DeliveryPayload,
-    /// Every one signs; none: the delivery is not signed.
+    /// Secrets that sign; empty: the delivery is not signed.
     pub(crate) signing: &'a [WebhookSecret],
     pub(crate) auth: &'a AuthMethod,
-    /// Shown to an encrypted target.
+    /// The client certificate for an encrypted target.
     pub(crate) identity: Option<&'a ClientIdentity>,
     pub(crate) headers: &'a CustomHeaders,
-    /// For everything, from resolving the name to the last byte of the answer.
+    /// The time-out from resolving the name to the last byte of the response.
     pub(crate) timeout: Duration,
     /// `webhook-id`: the event's id (a task's job id), the same at every attempt.
     pub(crate) id: &'a str,
     /// `webhook-timestamp`: now.
     pub(crate) at: Timestamp,
-    /// From 1.
+    /// The number of the attempt, from 1.
     pub(crate) attempt: u32,
-    /// The subscription's code; a task has none.
+    /// The code of the subscription; `None` for a task.
     pub(crate) subscription: Option<&'a str>,
     pub(crate) topic: Option<&'a str>,
     pub(crate) sequence: Option<Sequence>,
-    /// The replay that had an event delivered once more.
+    /// The replay that this delivery belongs to.
     pub(crate) replay: Option<Uuid>,
-    /// Grows with every attempt of the job: a receiver that has seen a higher one can refuse.
+    /// The fencing token: it grows with every attempt of the job, so a receiver can refuse an older one.
     pub(crate) token: Option<u64>,
     /// The event's W3C trace context.
     pub(crate) trace_parent: Option<&'a str>,
@@ -56,18 +57,18 @@ pub(crate) struct DeliveryRequest<'a> {
 pub(crate) enum DeliveryPayload {
     /// A stored event.
     Event {
-        /// Its text as the log keeps it.
+        /// Its stored text.
         text: Bytes,
         format: EventFormat,
     },
-    /// The payload of a task: JSON as it was given.
+    /// The payload of a task: the JSON that was submitted.
     Task(Bytes),
 }
 
-/// What an event is sent as.
+/// The format of a delivered event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EventFormat {
-    /// Our envelope.
+    /// The broker's envelope.
     Envelope,
     /// `data` alone.
     DataOnly,
@@ -77,7 +78,7 @@ pub(crate) enum EventFormat {
     CloudEventsBinary,
 }
 
-/// A body with what is said about it.
+/// A body with its headers.
 struct RenderedBody {
     body: Bytes,
     media: HeaderValue,
@@ -87,7 +88,7 @@ struct RenderedBody {
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const CLOUD_EVENT: HeaderValue = HeaderValue::from_static("application/cloudevents+json; charset=utf-8");
 
-/// What the CloudEvents binding for HTTP has escaped, besides everything beyond ASCII.
+/// Characters that the CloudEvents binding for HTTP escapes, in addition to everything beyond ASCII.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%');
 
 /// The request of a delivery.
@@ -152,7 +153,7 @@ fn render(payload: &DeliveryPayload) -> Result<RenderedBody, DeliveryFailure> {
 
 const UNREADABLE: &str = "The stored event cannot be put into the subscription's format.";
 
-/// `data` as it stands in the stored text.
+/// `data` as it is in the stored text.
 fn data_of(text: &Bytes) -> Result<Bytes, DeliveryFailure> {
     #[derive(Deserialize)]
     struct DataMember<'a> {

@@ -1,8 +1,8 @@
-//! Names to addresses.
+//! Name resolution.
 //!
-//! - The machine's own resolver is asked, on a thread that may block. A look-up that nobody waits for any more keeps its
-//!   place until it ends, so there are never more than a number of threads in one.
-//! - What comes back is not judged here; `connect` judges it.
+//! - The machine's resolver runs on a thread that may block. An abandoned look-up keeps its permit until it ends, so
+//!   the number of such threads is limited.
+//! - The addresses are not checked here, but in `connect`.
 
 use contract::BoxFuture;
 use std::io;
@@ -10,9 +10,9 @@ use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// Finds the addresses of a name.
+/// Resolves names.
 pub(crate) trait Resolve: Send + Sync {
-    /// The addresses, in the order in which they are to be tried.
+    /// The addresses of a name, in the order in which to try them.
     fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
 }
 

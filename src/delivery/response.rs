@@ -1,4 +1,4 @@
-//! What a receiver's answer means. One table, pure:
+//! What a receiver's response means. One table, pure:
 //!
 //! ```text
 //! 2xx                                        done
@@ -9,9 +9,9 @@
 //! anything else                              failed
 //! ```
 //!
-//! - The status decides. An answer too large to be read to its end cannot be an `ack`, so a 2xx is done all the same,
-//!   and the attempt says that it was cut: sending it again would only do the work again.
-//! - A deferral lasts at least a second and at most a day, so that no receiver makes the broker spin or forget.
+//! - The status decides. A response that is too large to be read to its end cannot be an `ack`, so a 2xx counts as
+//!   delivered and the attempt notes that it was cut: sending it again would only repeat the work.
+//! - A deferral lasts at least a second and at most a day, so that no receiver makes the broker loop or wait for ever.
 
 use super::failure::{DeliveryFailure, ErrorClass};
 use bytes::Bytes;
@@ -23,37 +23,37 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// What became of an attempt.
+/// The outcome of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AttemptOutcome {
     /// Delivered.
     Done,
-    /// The receiver wants it later; that costs no attempt.
+    /// The receiver deferred it; the attempt does not count.
     Deferred {
-        /// How much later.
+        /// The wait.
         after: Duration,
     },
-    /// The receiver wants nothing more: the subscription pauses.
+    /// The receiver is gone (410): the subscription is paused.
     Gone,
     /// Not delivered.
     Failed {
-        /// Whether the same attempt may succeed later.
+        /// Whether a retry may succeed.
         retryable: bool,
     },
 }
 
-/// An answer, as much of it as is read.
+/// A response, with the part of the body that was read.
 #[derive(Debug)]
 pub(super) struct ReceiverResponse {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
-    /// There was more of the body.
+    /// Whether the body was cut.
     pub(super) is_cut: bool,
 }
 
 impl ReceiverResponse {
-    /// What it means, received at `now`, and what there is to say about it.
+    /// The outcome of a response received at `now`, and the failure to report.
     pub(super) fn judge(&self, now: Timestamp) -> (AttemptOutcome, Option<DeliveryFailure>) {
         if let Some(after) = self.deferral(now) {
             return (AttemptOutcome::Deferred { after }, None);
@@ -101,15 +101,15 @@ fn refused_for(body: &[u8]) -> Option<u64> {
     #[derive(Deserialize)]
     struct AckBody {
         ack: bool,
-        /// Whatever it is: only a number counts.
+        /// Of any type: only a number is used.
         #[serde(rename = "delaySeconds")]
         delay_seconds: Option<Value>,
     }
-    // A list would be read as the members in their order.
+    // A list would be accepted as the members in order.
     let is_object = body.trim_ascii_start().starts_with(b"{");
     let refusal: AckBody = is_object.then(|| serde_json::from_slice(body).ok()).flatten()?;
     let asked = refusal.delay_seconds.and_then(|delay| delay.as_f64()).filter(|delay| *delay >= 0.0);
-    // A float becomes the nearest integer there is, so the largest are no trouble.
+    // A float becomes the nearest integer; the largest ones saturate.
     (!refusal.ack).then(|| asked.map_or(DEFER_SECONDS_DEFAULT, |delay| delay.ceil() as u64))
 }
 

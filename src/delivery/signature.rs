@@ -3,8 +3,8 @@
 //! - `whsec_` and 24 to 64 bytes in base64: signs `v1`, HMAC-SHA256, and the receiver holds the same secret.
 //! - `whsk_` and an ed25519 key in base64, its 32-byte seed with or without the public key behind it: signs `v1a`. The
 //!   receiver holds only the public key, `whpk_…`.
-//! - What is signed is `{webhook-id}.{webhook-timestamp}.{body}`; every secret signs, in their order.
-//! - A secret is never printed, and two are compared without telling how far they agree.
+//! - The signed text is `{webhook-id}.{webhook-timestamp}.{body}`; every secret signs, in order.
+//! - A secret is never printed, and secrets are compared in constant time.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -19,9 +19,9 @@ use std::sync::Arc;
 const SYMMETRIC: &str = "whsec_";
 const PRIVATE: &str = "whsk_";
 const PUBLIC: &str = "whpk_";
-/// What the standard allows a shared secret to have, in bytes.
+/// The length of a shared secret by the standard, in bytes.
 const SYMMETRIC_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
-/// An ed25519 seed, and a public key, in bytes.
+/// The length of an ed25519 seed and of a public key, in bytes.
 const KEY_BYTES: usize = 32;
 
 /// A secret that signs deliveries.
@@ -37,7 +37,7 @@ enum SigningKey {
     Asymmetric(Arc<Ed25519KeyPair>),
 }
 
-/// Reads all secrets of a subscription; `pointer` is where the list was written.
+/// Parses the secrets of a subscription; `pointer` is the place of the list in the request.
 pub(crate) fn check_secrets<T: AsRef<str>>(pointer: &str, texts: &[T]) -> Result<Vec<WebhookSecret>> {
     if texts.len() > SIGNING_SECRETS_MAX {
         return Err(Error::invalid(pointer, format!("has more than {SIGNING_SECRETS_MAX} secrets")));
@@ -62,7 +62,7 @@ pub(super) fn signature(secrets: &[WebhookSecret], id: &str, seconds: i64, body:
 }
 
 impl WebhookSecret {
-    /// Reads a secret; `pointer` is where it was written.
+    /// Parses a secret; `pointer` is its place in the request.
     pub(crate) fn parse(pointer: &str, text: &str) -> Result<Self> {
         let refuse = |detail: &str| Error::invalid(pointer, detail);
         let not_base64 = || refuse("must be base64 after its prefix");
@@ -88,14 +88,14 @@ impl WebhookSecret {
         Ok(Self { text: text.into(), key })
     }
 
-    /// A new secret.
+    /// A new random secret.
     pub(crate) fn generate(kind: SecretKind) -> Result<Self> {
         let mut random = [0; KEY_BYTES];
         SystemRandom::new().fill(&mut random).map_err(|_| unavailable())?;
         Self::from_random(kind, &random)
     }
 
-    /// The secret these random bytes make.
+    /// The secret made of these random bytes.
     fn from_random(kind: SecretKind, random: &[u8; KEY_BYTES]) -> Result<Self> {
         match kind {
             SecretKind::Symmetric => Self::parse("", &format!("{SYMMETRIC}{}", BASE64.encode(random))),
@@ -107,12 +107,12 @@ impl WebhookSecret {
         }
     }
 
-    /// The secret itself, to store it and to show it to its owner once.
+    /// The secret itself, to seal it and to show it to its owner once.
     pub(crate) fn expose(&self) -> &str {
         &self.text
     }
 
-    /// What a receiver verifies `v1a` with, `whpk_…`; none for a shared secret.
+    /// The public key that verifies `v1a`, `whpk_…`; `None` for a shared secret.
     pub(crate) fn public_key(&self) -> Option<String> {
         match &self.key {
             SigningKey::Symmetric(_) => None,

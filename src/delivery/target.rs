@@ -1,11 +1,11 @@
-//! Targets: where a delivery may go.
+//! Targets: the URLs that may be called.
 //!
-//! - A [`Target`] is an absolute `http` or `https` URL without credentials. Whoever holds one holds a parsed one, and
-//!   what is connected to is taken from it, never parsed a second time by somebody else's rules.
-//! - The parser is the browsers' (WHATWG): `http://0x7f.1/`, `http://2130706433/` and `http://017700000001/` are all
-//!   127.0.0.1 to it, and are refused as that.
-//! - A host that is an address is judged here. A host that is a name is judged when it has been resolved, at every
-//!   connection (`connect`): what it means today says nothing about tomorrow.
+//! - A [`DeliveryTarget`] is an absolute `http` or `https` URL without credentials. It is parsed once, and connections
+//!   use the parsed form: no other parser with other rules sees it.
+//! - The parser is that of browsers (WHATWG): `http://0x7f.1/`, `http://2130706433/` and `http://017700000001/` are all
+//!   127.0.0.1 to it, and are refused as such.
+//! - A host that is an address is checked here. A host that is a name is checked after it was resolved, at every
+//!   connection (`connect`), because its addresses may change.
 
 use super::addresses::not_public;
 use super::failure::{DeliveryFailure, ErrorClass};
@@ -24,7 +24,7 @@ pub(crate) struct DeliveryTarget {
     origin: TargetOrigin,
 }
 
-/// What a connection is made to, and may be shared by.
+/// Scheme, host and port: the destination of a connection, which requests may share.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct TargetOrigin {
     pub(super) encrypted: bool,
@@ -39,7 +39,7 @@ pub(super) enum TargetHost {
     Name(String),
 }
 
-/// Reads a target that somebody wants to be called, or says at `pointer` why it will not be.
+/// Checks a target that a caller submits; a refusal names the rule at `pointer`.
 pub(crate) fn check_target(pointer: &str, text: &str, allow_private: bool) -> Result<DeliveryTarget> {
     let target = DeliveryTarget::parse(pointer, text)?;
     let is_local_name = match &target.origin.host {
@@ -62,7 +62,7 @@ fn not_allowed(network: &str) -> String {
 }
 
 impl DeliveryTarget {
-    /// Reads a target, wherever it lies; `pointer` is where it was written.
+    /// Parses a target in any network; `pointer` is its place in the request.
     pub(crate) fn parse(pointer: &str, text: &str) -> Result<Self> {
         let refuse = |detail: &str| Err(Error::invalid(pointer, detail));
         if text.len() > TARGET_BYTES_MAX {
@@ -96,17 +96,17 @@ impl DeliveryTarget {
         Ok(Self { url, uri, origin })
     }
 
-    /// The URL, as it was understood.
+    /// The URL as it was parsed.
     pub(crate) fn as_str(&self) -> &str {
         self.url.as_str()
     }
 
-    /// Whether what is sent there is encrypted.
+    /// Whether the connection is encrypted.
     pub(crate) fn is_encrypted(&self) -> bool {
         self.origin.encrypted
     }
 
-    /// Whether its host is in a list of names, or of `*.` and a name for all below it. An empty list has every host.
+    /// Whether its host is in a list of names and of `*.name` patterns for subdomains. An empty list allows every host.
     pub(crate) fn is_among(&self, hosts: &[String]) -> bool {
         let host = match &self.origin.host {
             TargetHost::Address(address) => address.to_string(),
@@ -127,7 +127,7 @@ impl DeliveryTarget {
         &self.origin
     }
 
-    /// The kind of network its address is in, where the host is an address that may not be called.
+    /// The kind of network of the address, if the host is an address that must not be called.
     fn refusal(&self, allow_private: bool) -> Option<&'static str> {
         match self.origin.host {
             TargetHost::Address(address) if !allow_private => not_public(address),
@@ -135,7 +135,7 @@ impl DeliveryTarget {
         }
     }
 
-    /// Refuses a host that is an address of no public network.
+    /// Refuses a host that is an address outside the public internet.
     pub(super) fn permit(&self, allow_private: bool) -> Result<(), DeliveryFailure> {
         self.refusal(allow_private).map_or(Ok(()), |network| {
             let message = format!(
@@ -149,7 +149,7 @@ impl DeliveryTarget {
 
 impl fmt::Debug for DeliveryTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without path and query: people put keys there.
+        // Without path and query: they may contain keys.
         f.debug_tuple("Target").field(&self.origin).finish()
     }
 }

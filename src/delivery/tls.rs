@@ -1,8 +1,8 @@
-//! Encryption: whom we trust, and what we show.
+//! TLS: which roots are trusted, and which client certificate is sent.
 //!
-//! - The machine's root certificates are trusted, as every other program on it does: an operator who adds a company's
-//!   own root, or takes one away, has done it for the broker too, and an update of the machine is one of the broker. The
-//!   configuration can add more. A machine without any can call no `https` target, and says so.
+//! - The machine's root certificates are trusted, like in other programs on it: a company's own root that an operator
+//!   adds or removes there, and updates of the machine, apply to the broker too. The configuration can add more. On a
+//!   machine without roots no `https` target can be called, and the error says so.
 //! - HTTP/2 and HTTP/1.1 are offered by ALPN, in that order. TLS 1.2 and 1.3; cryptography is ring's.
 
 use super::credentials::ClientIdentity;
@@ -16,7 +16,7 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_platform_verifier::Verifier;
 use std::sync::{Arc, OnceLock};
 
-/// Whom we trust; the machine's certificates are read when the first encrypted connection is made.
+/// The trusted roots; the machine's are read when the first encrypted connection is made.
 pub(super) struct TrustStore {
     extra_roots: Vec<CertificateDer<'static>>,
     verifier: OnceLock<Result<Arc<dyn ServerCertVerifier>, DeliveryFailure>>,
@@ -28,7 +28,7 @@ impl TrustStore {
         Self { extra_roots, verifier: OnceLock::new(), anonymous: OnceLock::new() }
     }
 
-    /// How connections are encrypted that show this, or nothing.
+    /// The TLS configuration with this client certificate, or without one.
     pub(super) fn config(&self, identity: Option<&ClientIdentity>) -> Result<Arc<ClientConfig>, DeliveryFailure> {
         match identity {
             None => self.anonymous.get_or_init(|| self.build(None)).clone(),
@@ -54,7 +54,7 @@ impl TrustStore {
     }
 }
 
-/// Whether certificate and key belong together, and are of a kind that can be used.
+/// Checks that certificate and key belong together and are of a supported kind.
 pub(super) fn is_key_pair(identity: &ClientIdentity) -> bool {
     CertifiedKey::from_der(identity.chain.clone(), identity.key.clone_key(), &provider()).is_ok()
 }
@@ -68,7 +68,7 @@ fn verifier(extra_roots: &[CertificateDer<'static>]) -> Result<Arc<dyn ServerCer
     if let Ok(verifier) = Verifier::new_with_extra_roots(extra_roots.iter().cloned(), provider()) {
         return Ok(Arc::new(verifier));
     }
-    // No roots on this machine: those of the configuration are all there is.
+    // No roots on this machine: only those of the configuration are trusted.
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(extra_roots.iter().cloned());
     match WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider()).build() {

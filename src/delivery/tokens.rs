@@ -1,8 +1,8 @@
-//! Access tokens of OAuth 2 clients: fetched once, kept until shortly before they expire, renewed when refused.
+//! Access tokens of OAuth 2 clients: fetched once, cached until shortly before they expire, renewed when refused.
 //!
-//! - One request at a time for one client: those who need the same token wait for the one who fetches it.
-//! - A token the receiver has refused is renewed once; whoever comes with the same refusal later gets the new one.
-//! - The token endpoint is a target like any other: judged, capped, timed, never redirected.
+//! - One request per client at a time: deliveries that need the same token wait for it.
+//! - A refused token is renewed once; later deliveries with the same refused token get the new one.
+//! - The token endpoint is a target like any other: checked, limited in bytes and time, never redirected.
 
 use super::credentials::{OAuthClient, secret_header};
 use super::exchange::{ExchangeError, exchange, timed_out};
@@ -19,28 +19,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// What is kept for one client.
+/// The cached token of one client.
 type TokenCell = Arc<tokio::sync::Mutex<Option<AccessToken>>>;
 
-/// The tokens of the clients used lately.
+/// The tokens of recently used clients.
 pub(super) struct TokenCache {
     cells: Mutex<LruMap<blake3::Hash, TokenCell>>,
 }
 
-/// A token as the header it is sent in.
+/// A token in the form of its header.
 pub(super) struct AccessToken {
     header: HeaderValue,
     until: Instant,
 }
 
-/// A token to use.
+/// A token for a delivery.
 pub(super) struct GrantedToken {
     pub(super) header: HeaderValue,
-    /// It had been kept, so it may have been revoked since.
+    /// Whether it was cached: then it may have been revoked since.
     pub(super) was_cached: bool,
 }
 
-/// What fetching needs.
+/// What a fetch needs.
 #[derive(Clone, Copy)]
 pub(super) struct TokenFetch<'a> {
     pub(super) pool: &'a ClientPool,
@@ -49,13 +49,13 @@ pub(super) struct TokenFetch<'a> {
     pub(super) bytes_max: usize,
 }
 
-/// Most clients whose tokens are kept.
+/// Most clients whose tokens are cached.
 const CLIENTS_MAX: usize = 1024;
-/// A token that does not say how long it lives is kept this long.
+/// The lifetime of a token without `expires_in`.
 const LIFETIME_DEFAULT: Duration = Duration::from_secs(300);
-/// None is kept longer.
+/// The longest time a token is cached.
 const LIFETIME_MAX: Duration = Duration::from_secs(86_400);
-/// A token is renewed this much before it expires, or a tenth of its life where that is less.
+/// A token is renewed this long before it expires, or a tenth of its lifetime if that is less.
 const MARGIN: Duration = Duration::from_secs(30);
 
 impl Default for TokenCache {
@@ -65,7 +65,7 @@ impl Default for TokenCache {
 }
 
 impl TokenCache {
-    /// A token of this client's, other than the one that was `refused`.
+    /// A token of this client, other than the `refused` one.
     pub(super) async fn token(
         &self,
         client: &OAuthClient,
@@ -79,7 +79,7 @@ impl TokenCache {
         if let Some(token) = usable {
             return Ok(GrantedToken { header: token.header.clone(), was_cached: true });
         }
-        // Gone even if fetching fails: the receiver has refused it, or it is too old.
+        // Dropped even if fetching fails: it was refused or is too old.
         *kept = None;
         let token = kept.insert(fetch(client, fetching).await?);
         Ok(GrantedToken { header: token.header.clone(), was_cached: false })
@@ -96,7 +96,7 @@ impl TokenCache {
     }
 }
 
-/// The token endpoint's answer (RFC 6749, section 5.1).
+/// The response of the token endpoint (RFC 6749, section 5.1).
 #[derive(Deserialize)]
 struct TokenResponse {
     access_token: String,
@@ -140,13 +140,13 @@ async fn fetch(client: &OAuthClient, fetching: TokenFetch<'_>) -> Result<AccessT
     Ok(AccessToken { header, until: asked + cache_lifetime(issued.expires_in) })
 }
 
-/// A failure to reach the token endpoint, told apart from one to reach the target.
+/// A failure of the token endpoint, distinct from one of the target.
 fn of_endpoint(failure: &DeliveryFailure) -> DeliveryFailure {
     let told = DeliveryFailure::new(ErrorClass::Auth, format!("No access token, at the token endpoint: {failure}"));
     if failure.retryable { told } else { told.for_good() }
 }
 
-/// Whether it is one of the codes the standard allows, and no longer than any of them need be.
+/// Whether it is a well-formed error code of bounded length.
 fn is_code(code: &str) -> bool {
     (1..=64).contains(&code.len()) && code.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
 }
