@@ -1,4 +1,4 @@
-//! Dispatch jobs: what is delivered, what failed, and what a person does about it; and tasks.
+//! Dispatch jobs: routes to list them, to retry, cancel and complete them, and to create tasks.
 
 use super::AppState;
 use super::body::BodyLimit;
@@ -15,7 +15,7 @@ use axum::routing::get;
 use contract::{DispatchJob, Error, JobFilter, JobStatus, Kind, NewTask, Result, limits};
 use uuid::Uuid;
 
-/// A task with its payload.
+/// Largest body of a task.
 const TASK: BodyLimitFn =
     |_, _| BodyLimit { bytes: limits::TASK_BYTES_MAX + 16 * 1024, too_large: Kind::PayloadTooLarge };
 

@@ -1,4 +1,4 @@
-//! Subscriptions: who is sent which events; making, changing, pausing, replaying, and trying them out.
+//! Subscriptions: routes to create, change, pause, replay and test them.
 
 use super::AppState;
 use super::body::{self, BodyLimit};
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::{Mutex, PoisonError};
 
-/// A definition, certificates and all.
+/// Largest body of a definition, with certificates.
 const DEFINITION: BodyLimitFn = |_, _| BodyLimit { bytes: 256 * 1024, too_large: Kind::PayloadTooLarge };
 
 pub(super) fn routes() -> Router<AppState> {
@@ -45,7 +45,7 @@ struct CreatedSubscription<'a> {
     secret: Option<&'a NewSecret>,
 }
 
-/// `POST /v1/subscriptions`. What is kept under a key does not hold the secret.
+/// `POST /v1/subscriptions`. The stored reply of an idempotency key does not contain the secret.
 async fn create(mut request: ApiRequest) -> HandlerResult<Reply> {
     request.allow_params(&[])?;
     let new: NewSubscription = request.json().await?;
@@ -77,7 +77,7 @@ async fn list(request: ApiRequest) -> HandlerResult {
     pages::page_response(&page, query.limit)
 }
 
-/// The subscription a path names; a verb of one does not take this method.
+/// The subscription in the path; a path with a verb does not accept this method.
 fn id_of(request: &ApiRequest) -> HandlerResult<String> {
     match custom_methods::split(request.path_param("id")) {
         (_, Some(_)) => Err(Problem::not_allowed("POST")),
@@ -126,7 +126,7 @@ struct PauseBody {
     reason: Option<String>,
 }
 
-/// A body that may be left out.
+/// An optional body.
 async fn optional_body<T: DeserializeOwned + Default>(request: &mut ApiRequest) -> HandlerResult<T> {
     let bytes = request.bytes().await?;
     if bytes.trim_ascii().is_empty() {

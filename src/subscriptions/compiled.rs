@@ -1,7 +1,9 @@
-//! Terms: a subscription compiled, ready to match events and to deliver them.
+//! Compiled subscriptions, ready to match events and to deliver them.
 //!
-//! - Made from a definition that was checked; what fails here was sealed with another key, or written by another version.
-//! - Cheapest first: the type by its pattern (once per type, by whoever keeps an index), then tenant and CEL.
+//! - Compiled from a definition that was validated. If it fails, the secrets were sealed with another key, or another
+//!   version wrote the definition.
+//! - The cheapest check comes first: the type by its pattern (once per type, in the feeder's index), then tenant and
+//!   CEL.
 
 use super::vault::{SecretVault, SubscriptionSecrets};
 use crate::delivery::{
@@ -19,10 +21,10 @@ use serde::Deserialize;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// The pool of whoever names none.
+/// The pool of subscriptions and tasks that name none.
 pub(crate) const DEFAULT_POOL: &str = "default";
 
-/// A subscription compiled.
+/// A compiled subscription.
 pub(crate) struct CompiledSubscription {
     pub(crate) id: Uuid,
     pub(crate) code: String,
@@ -38,7 +40,7 @@ pub(crate) struct CompiledSubscription {
     secrets: Vec<(WebhookSecret, Option<i64>)>,
 }
 
-/// How deliveries go.
+/// The settings of deliveries.
 pub(crate) struct DeliverySettings {
     pub(crate) target: DeliveryTarget,
     pub(crate) format: EventFormat,
@@ -50,7 +52,7 @@ pub(crate) struct DeliverySettings {
 }
 
 impl DeliverySettings {
-    /// To a URL, with nothing beside what is sent.
+    /// Default settings for a URL: unsigned, without credentials.
     pub(crate) fn to(target: &str) -> Result<Self> {
         Ok(Self {
             target: DeliveryTarget::parse("/target", target)?,
@@ -64,7 +66,7 @@ impl DeliverySettings {
     }
 }
 
-/// How often a job is tried, and when.
+/// How often a job is attempted, and when.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RetrySchedule {
     /// The waits, in milliseconds; the last one repeats.
@@ -73,7 +75,7 @@ pub(crate) struct RetrySchedule {
 }
 
 impl RetrySchedule {
-    /// As a subscription says, or as usual.
+    /// The schedule of a subscription, or the default.
     pub(crate) fn of(schedule: Option<&[IsoDuration]>, attempts_max: Option<u32>) -> Self {
         let usual = default_retry_schedule();
         let schedule: Vec<i64> = schedule.unwrap_or(&usual).iter().map(IsoDuration::millis).collect();
@@ -82,7 +84,7 @@ impl RetrySchedule {
     }
 }
 
-/// A definition with every default written out, as it is in force: what a caller is shown.
+/// A definition with every default filled in, as callers see it.
 pub(super) fn effective(stored: &NewSubscription) -> NewSubscription {
     let mut shown = stored.clone();
     let retry = RetrySchedule::of(stored.retry_schedule.as_deref(), stored.max_attempts);
@@ -92,7 +94,7 @@ pub(super) fn effective(stored: &NewSubscription) -> NewSubscription {
     shown
 }
 
-/// What matching and sending need of an event beside its header.
+/// What matching and sending need of an event besides its header.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EventSummary {
@@ -110,7 +112,7 @@ impl EventSummary {
         serde_json::from_slice(text).ok()
     }
 
-    /// The message group it names, or else its aggregate.
+    /// The message group that it names, or its aggregate.
     pub(crate) fn group(&self) -> Option<String> {
         let aggregate = || {
             let subject = self.subject.as_ref()?;
@@ -124,18 +126,18 @@ impl EventSummary {
 }
 
 impl CompiledSubscription {
-    /// The terms of a subscription as the log has it.
+    /// Compiles a stored subscription, with its secrets.
     pub(crate) fn of(row: &SubscriptionRow, vault: &SecretVault) -> Result<Self> {
         let secrets = vault.unseal(row.id, row.sealed.as_deref())?;
         Self::compile(row.id, &row.definition, &secrets, true)
     }
 
-    /// The same to match events alone: it signs and authorises nothing.
+    /// Compiles a stored subscription to match events only: without secrets it signs and authorises nothing.
     pub(crate) fn without_secrets(row: &SubscriptionRow) -> Result<Self> {
         Self::compile(row.id, &row.definition, &SubscriptionSecrets::default(), true)
     }
 
-    /// Compiles, or says what is wrong and where.
+    /// Compiles a definition; an error names the invalid member.
     pub(crate) fn compile(
         id: Uuid,
         it: &NewSubscription,
@@ -172,19 +174,19 @@ impl CompiledSubscription {
         })
     }
 
-    /// Whether events of this type may be wanted: that is all an index needs to know.
+    /// Whether events of this type may match.
     pub(crate) fn matches_type(&self, event_type: &str) -> bool {
         let Ok(id) = Identifier::parse(event_type) else { return false };
         self.types.is_empty() || self.types.iter().any(|binding| binding.event_type.matches(&id))
     }
 
-    /// Whether this event, whose type is wanted, is.
+    /// Whether this event, whose type matches, matches the rest of the filter.
     pub(crate) fn matches_filter(&self, record: &Record, failures: &mut FilterStats) -> bool {
         (self.filter.is_empty() && record.header.facets.is_some() || self.filter.matches(record, failures))
             && (self.types.iter().all(|binding| binding.data_version.is_none()) || self.matches_version(&record.body))
     }
 
-    /// Whether an event is wanted at all.
+    /// Whether an event matches.
     pub(crate) fn matches(&self, record: &Record, failures: &mut FilterStats) -> bool {
         let by_type = || EventSummary::at(&record.body).is_some_and(|peek| self.matches_type(&peek.event_type));
         (self.types.is_empty() || by_type()) && self.matches_filter(record, failures)
@@ -200,14 +202,14 @@ impl CompiledSubscription {
         })
     }
 
-    /// What signs at `now`.
+    /// The secrets that sign at `now`.
     pub(crate) fn signing(&self, now: i64) -> Vec<WebhookSecret> {
         let signs = self.secrets.iter().filter(|(_, until)| until.is_none_or(|until| until > now));
         signs.map(|(secret, _)| secret.clone()).collect()
     }
 }
 
-/// The headers it adds, with the one that carries its key.
+/// The custom headers, with the one that carries the API key.
 fn headers(it: &NewSubscription, auth: Option<&DeliveryAuth>) -> Result<CustomHeaders> {
     let headers = check_headers("/headers", it.headers.iter().map(|(name, it)| (name.as_str(), it.as_str())))?;
     match auth {
@@ -230,7 +232,7 @@ fn authorised(auth: Option<&DeliveryAuth>, allow_private: bool) -> Result<(AuthM
         None => (AuthMethod::None, None),
         Some(DeliveryAuth::Bearer { token }) => (AuthMethod::bearer("/auth/token", token)?, None),
         Some(DeliveryAuth::Basic { username, password }) => (AuthMethod::basic("/auth", username, password)?, None),
-        // One of the headers.
+        // The key is one of the headers.
         Some(DeliveryAuth::ApiKey { .. }) => (AuthMethod::None, None),
         Some(DeliveryAuth::Mtls { certificate, key }) => {
             (AuthMethod::None, Some(ClientIdentity::parse("/auth", certificate, key)?))

@@ -1,11 +1,11 @@
-//! Asking a receiver first, where its subscription wants that: without its consent there is no subscription.
+//! Consent of receivers: a subscription with `handshake` is created only if its receiver agrees.
 
 use super::{CompiledSubscription, Subscriptions};
 use crate::delivery::{ConsentAnswer, ConsentRequest};
 use contract::{Error, Result};
 
 impl Subscriptions<'_> {
-    /// Refuses a receiver that does not consent, and a pool that is faster than it allows.
+    /// Refuses a receiver that does not consent, and a pool whose rate is higher than it allows.
     pub(super) async fn check_consent(&self, subscription: &CompiledSubscription) -> Result<()> {
         let rate_per_minute = self.pool(&subscription.pool)?.rate_per_minute;
         let question = ConsentRequest {
@@ -14,7 +14,7 @@ impl Subscriptions<'_> {
             identity: subscription.delivery.identity.as_ref(),
             headers: &subscription.delivery.headers,
             timeout: subscription.delivery.timeout,
-            origin: &self.policy.config.dispatch.origin,
+            origin: &self.context.rules.config.dispatch.origin,
             rate_per_minute,
         };
         match self.deliver.request_consent(question).await {

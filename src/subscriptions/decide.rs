@@ -8,7 +8,7 @@ use log::TopicNumber;
 use std::collections::BTreeSet;
 use uuid::Uuid;
 
-/// How many users of a pool a refusal names.
+/// Most users of a pool that a refusal names.
 const USERS_NAMED: usize = 5;
 
 /// Where a new subscription begins.
@@ -18,7 +18,7 @@ pub(super) enum StartPoint {
     Behind(Sequence),
 }
 
-/// A new subscription.
+/// Creates a subscription.
 pub(super) struct CreateSubscription {
     pub(super) id: Uuid,
     pub(super) definition: NewSubscription,
@@ -26,7 +26,7 @@ pub(super) struct CreateSubscription {
     pub(super) sealed: Option<String>,
     pub(super) auth_type: Option<String>,
     pub(super) start: StartPoint,
-    /// Whether this is the log of the pools too.
+    /// Whether this log also holds the pools.
     pub(super) has_pools: bool,
 }
 
@@ -57,10 +57,10 @@ impl Command for CreateSubscription {
     }
 }
 
-/// A subscription as it is from now on.
+/// Replaces the definition of a subscription.
 pub(super) struct ChangeSubscription {
     pub(super) id: Uuid,
-    /// What the change rests on.
+    /// The version that the change is based on.
     pub(super) version: Position,
     pub(super) definition: NewSubscription,
     pub(super) sealed: Option<String>,
@@ -70,7 +70,7 @@ pub(super) struct ChangeSubscription {
 }
 
 impl Command for ChangeSubscription {
-    /// `None` where it was changed meanwhile.
+    /// `None` if it was changed meanwhile.
     type Answer = Option<SubscriptionRow>;
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<Self::Answer> {
@@ -153,13 +153,13 @@ pub(super) enum SubscriptionTransition {
 }
 
 impl Command for SetSubscriptionState {
-    /// `None` where it is gone.
+    /// `None` if it was deleted.
     type Answer = Option<SubscriptionRow>;
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<Self::Answer> {
         let known = decision.dispatch().subscription_row(self.id)?;
         let what = match (&self.to, &known.paused) {
-            // Said again, it changes nothing.
+            // Already so: nothing changes.
             (SubscriptionTransition::Paused { .. }, Some(_)) | (SubscriptionTransition::Active, None) => {
                 return Ok(Some(known));
             }
@@ -187,7 +187,7 @@ impl Command for SetSubscriptionState {
     }
 }
 
-/// Orders a replay.
+/// Starts a replay.
 pub(super) struct StartReplay {
     pub(super) id: Uuid,
     pub(super) subscription: Uuid,
@@ -214,7 +214,7 @@ impl Command for StartReplay {
     }
 }
 
-/// Orders several replays, all or none.
+/// Starts several replays, all or none.
 pub(super) struct StartReplays(pub(super) Vec<StartReplay>);
 
 impl Command for StartReplays {
@@ -296,7 +296,7 @@ fn put_pool(decision: &mut Decision<'_>, pool: Pool) -> Result<Pool> {
 /// Deletes a pool.
 pub(super) struct DeletePool {
     pub(super) code: String,
-    /// Codes of the subscriptions that use it and live in other logs.
+    /// Codes of the subscriptions in other logs that use it.
     pub(super) used_elsewhere: BTreeSet<String>,
 }
 
@@ -319,7 +319,7 @@ impl Command for DeletePool {
     }
 }
 
-/// The refusal to delete a pool that is used, with what uses it.
+/// The refusal to delete a pool in use; it names the users.
 fn pool_in_use(subscriptions: &BTreeSet<String>, tasks: usize) -> Error {
     let mut users = Vec::new();
     if !subscriptions.is_empty() {

@@ -1,11 +1,11 @@
-//! Subscriptions: standing orders to push a topic's events, and the pools they share.
+//! Subscriptions: standing orders to deliver a topic's events to URLs, and the pools that they share.
 //!
 //! - A subscription lives in the log of its topic, with its jobs. Pools live in the default log.
-//! - Secrets come in with a definition and are sealed before anything is decided ([`vault`]). No answer shows one but the
-//!   one to whoever had it made.
-//! - Whatever must be read from the log is read on the caller's task; decisions look at the state alone.
+//! - Secrets arrive with a definition and are sealed before the decision ([`vault`]). Only the response that creates a
+//!   secret shows it.
+//! - The log is read on the caller's task; decisions use only the state.
 //!
-//! What is sent when is `dispatch`' business, how one attempt is made `delivery`'s.
+//! Which job is sent when is the business of `dispatch`; how one attempt is made, of `delivery`.
 
 mod compiled;
 mod consent;
@@ -29,13 +29,13 @@ pub(crate) use vault::SecretVault;
 pub(crate) use view::new_view;
 
 use crate::delivery::{CircuitBreakers, Deliver, DeliveryTarget, WebhookSecret};
-use crate::events::{EventReader, PublishRules, before_earliest};
+use crate::events::{CallerContext, before_earliest};
 use crate::ledger::{
     LaneProgress, Ledger, ReplyRecorder, SubscriptionRow, answer_or_repeat, decide_until_known, read_failed,
 };
 use crate::logs::{LocatedTopic, LogRef, Logs};
 use contract::{
-    Cursor, Error, Kind, NewSecret, NewSubscription, Offset, Page, ProducerId, Result, SecretKind, Sequence, StartFrom,
+    Cursor, Error, Kind, NewSecret, NewSubscription, Offset, Page, Result, SecretKind, Sequence, StartFrom,
     Subscription, SubscriptionChange, SubscriptionWithSecret, TargetBreaker, Timestamp, Violation, limits,
 };
 use decide::{
@@ -50,30 +50,27 @@ use validate::SecretExposure;
 use vault::SigningSecret;
 use view::SubscriptionProgress;
 
-/// Who pauses where nobody says.
+/// The actor if the request names none.
 const UNKNOWN_CALLER: &str = "unknown";
 
 /// The subscriptions of all logs, on behalf of one caller.
 pub(crate) struct Subscriptions<'a> {
-    pub(crate) logs: &'a Logs,
-    pub(crate) policy: &'a PublishRules,
-    pub(crate) reader: EventReader<'a>,
+    pub(crate) context: CallerContext<'a>,
     pub(crate) vault: &'a SecretVault,
     pub(crate) deliver: &'a dyn Deliver,
     pub(crate) breakers: &'a CircuitBreakers,
-    /// This process, as leases name it.
+    /// The id of this process in dispatch leases.
     pub(crate) owner: Uuid,
-    pub(crate) by: Option<&'a ProducerId>,
-    /// Events looked at to count a replay; a longer one is ordered without a full count.
+    /// Most events that are read to count a replay; a longer one is started without a full count.
     pub(crate) counted_max: u64,
 }
 
-/// Events looked at to count a replay: a few seconds, well within the time a request may take.
+/// The default of that: reading takes a few seconds, well within the time-out of a request.
 pub(crate) const COUNTED_MAX: u64 = 1_000_000;
 
 impl Subscriptions<'_> {
-    /// Makes a subscription; answers it with the secret that was made for it, if one was. What is kept under a key is the
-    /// row, which holds no secret.
+    /// Creates a subscription; returns it with the secret that was created for it, if any. The stored reply of an
+    /// idempotency key is made from the row, which holds no secret.
     pub(crate) async fn create_keeping(
         &self,
         new: NewSubscription,
@@ -81,7 +78,7 @@ impl Subscriptions<'_> {
     ) -> Result<(SubscriptionRow, SubscriptionWithSecret)> {
         validate::subscription(&new, self.allows_private())?;
         self.check_pool(new.pool.as_deref())?;
-        operational_events::prepare(self.logs.default_ledger()).await?;
+        operational_events::prepare(self.context.logs.default_ledger()).await?;
         let located = self.located(&new)?;
         let (mut definition, mut secrets) = split_secrets(new);
         let exposure = SecretExposure {
@@ -89,7 +86,7 @@ impl Subscriptions<'_> {
             has_secrets: !secrets.is_empty(),
             headers: definition.headers.keys().map(String::as_str).collect(),
         };
-        validate::exposure(&exposure, &self.policy.config.dispatch)?;
+        validate::exposure(&exposure, &self.context.rules.config.dispatch)?;
         let wants_secret = secrets.signing.is_empty() && (definition.signing.is_some() || self.vault.has_key());
         let made = wants_secret.then(|| WebhookSecret::generate(SecretKind::Symmetric)).transpose()?;
         secrets.signing.extend(made.as_ref().map(SigningSecret::generated));
@@ -100,7 +97,7 @@ impl Subscriptions<'_> {
         if definition.handshake {
             self.check_consent(&terms).await?;
         }
-        let ledger = self.logs.ledger(&located.log);
+        let ledger = self.context.logs.ledger(&located.log);
         let start = start(ledger, &located, definition.start_from).await?;
         let (sealed, auth_type) = self.seal(id, &secrets)?;
         let _names = self.hold_names(&located.log).await;
@@ -118,17 +115,17 @@ impl Subscriptions<'_> {
         Ok((row, made))
     }
 
-    /// One subscription, by its id or code.
+    /// A subscription by its id or code.
     pub(crate) fn get(&self, id: &str) -> Result<Subscription> {
         let (ledger, row) = self.find(id)?;
         Ok(self.full_view(&ledger, &row))
     }
 
-    /// Subscriptions in order of their codes, the page at `cursor`.
+    /// The page of subscriptions at `cursor`, in order of their codes.
     pub(crate) fn list(&self, cursor: Option<&Cursor>, limit: usize) -> Result<Page<Subscription>> {
-        self.reader.check_limit(limit)?;
+        self.context.reader.check_limit(limit)?;
         let mut found = Vec::new();
-        for ledger in self.logs.ledgers() {
+        for ledger in self.context.logs.ledgers() {
             let rows: Vec<_> = ledger.dispatch().subscriptions().cloned().collect();
             found.extend(rows.into_iter().map(|row| (Arc::clone(&ledger), row)));
         }
@@ -142,12 +139,12 @@ impl Subscriptions<'_> {
         Subscription { held: self.hold_reason(ledger, row), ..self.view(ledger, row) }
     }
 
-    /// Why jobs of a subscription that were not tried yet wait, if they do.
+    /// Why jobs of a subscription that were not attempted yet wait, if they do.
     fn hold_reason(&self, ledger: &Ledger, row: &SubscriptionRow) -> Option<String> {
         if let Err(error) = self.vault.unseal(row.id, row.sealed.as_deref()) {
             return Some(error.detail().to_owned());
         }
-        let (rows, most) = (ledger.dispatch(), self.policy.config.dispatch.max_open_jobs);
+        let (rows, most) = (ledger.dispatch(), self.context.rules.config.dispatch.max_open_jobs);
         let open = rows.open_jobs();
         if open >= most as usize {
             return Some(format!(
@@ -164,7 +161,7 @@ impl Subscriptions<'_> {
         })
     }
 
-    /// Changes a subscription. Jobs that are not reached yet follow the new definition; what is settled stays so.
+    /// Changes a subscription. Jobs that have not begun follow the new definition; settled jobs are not affected.
     pub(crate) async fn change(
         &self,
         id: &str,
@@ -198,7 +195,7 @@ impl Subscriptions<'_> {
         .await
     }
 
-    /// Lets a subscription's jobs wait.
+    /// Pauses a subscription: its jobs wait.
     pub(crate) async fn pause(
         &self,
         id: &str,
@@ -215,20 +212,20 @@ impl Subscriptions<'_> {
         self.set_state(id, SubscriptionTransition::Paused { by: self.caller(), reason }, recorder).await
     }
 
-    /// Lets them go on.
+    /// Resumes a subscription.
     pub(crate) async fn resume(&self, id: &str, recorder: ReplyRecorder<Subscription>) -> Result<Subscription> {
         self.set_state(id, SubscriptionTransition::Active, recorder).await
     }
 
-    /// Closes the breaker of a subscription's target: its jobs are tried again at once.
+    /// Closes the circuit breaker of a subscription's target: its jobs are sent at once.
     pub(crate) async fn close_breaker(&self, id: &str, recorder: ReplyRecorder<Subscription>) -> Result<Subscription> {
         let (_, row) = self.find(id)?;
-        // Whichever broker delivers learns it from the log; if it is this one, the answer shows it.
+        // The broker that delivers learns it from the log; if it is this one, the response shows it already.
         self.breakers.close(&target_of(&row));
         self.set_state(id, SubscriptionTransition::BreakerClosed { by: self.caller() }, recorder).await
     }
 
-    /// Deletes a subscription, with its jobs; its open dead letters are closed.
+    /// Deletes a subscription with its jobs, and closes its open dead letters.
     pub(crate) async fn delete(&self, id: &str, recorder: ReplyRecorder<()>) -> Result<()> {
         let (ledger, row) = self.find(id)?;
         let recorder = recorder.map_answer(|_| Some(Ok(())));
@@ -242,7 +239,7 @@ impl Subscriptions<'_> {
     }
 
     fn caller(&self) -> String {
-        self.by.map_or_else(|| UNKNOWN_CALLER.to_owned(), |by| by.0.clone())
+        self.context.caller.map_or_else(|| UNKNOWN_CALLER.to_owned(), |by| by.0.clone())
     }
 
     async fn set_state(
@@ -268,8 +265,8 @@ impl Subscriptions<'_> {
         (sealed, auth_type): (Option<String>, Option<String>),
         recorder: ReplyRecorder<SubscriptionRow>,
     ) -> Result<Option<SubscriptionRow>> {
-        let has_pools = std::ptr::eq(ledger, self.logs.default_ledger().as_ref());
-        let _names = self.logs.names().read().await;
+        let has_pools = std::ptr::eq(ledger, self.context.logs.default_ledger().as_ref());
+        let _names = self.context.logs.names().read().await;
         if !has_pools {
             self.check_pool(definition.pool.as_deref())?;
         }
@@ -280,7 +277,7 @@ impl Subscriptions<'_> {
     /// A subscription and its log, by its id or code.
     pub(crate) fn find(&self, id: &str) -> Result<(Arc<Ledger>, SubscriptionRow)> {
         let uuid = Uuid::parse_str(id).ok();
-        let found = self.logs.ledgers().into_iter().find_map(|ledger| {
+        let found = self.context.logs.ledgers().into_iter().find_map(|ledger| {
             let row = {
                 let rows = ledger.dispatch();
                 uuid.and_then(|id| rows.subscription(id)).or_else(|| rows.by_code(id)).cloned()
@@ -292,15 +289,16 @@ impl Subscriptions<'_> {
 
     /// Refuses a code that a subscription of any log has, and a pool that does not exist.
     fn check_free(&self, definition: &NewSubscription) -> Result<()> {
-        let is_taken = self.logs.ledgers().iter().any(|ledger| ledger.dispatch().by_code(&definition.code).is_some());
+        let is_taken =
+            self.context.logs.ledgers().iter().any(|ledger| ledger.dispatch().by_code(&definition.code).is_some());
         if is_taken { Err(code_taken()) } else { self.check_pool(definition.pool.as_deref()) }
     }
 
-    /// The right to name a subscription in a log; see [`Logs::names`].
+    /// A guard under which a code may be used in a log; see [`Logs::names`].
     async fn hold_names(&self, place: &LogRef) -> NameGuard<'_> {
         match place {
-            LogRef::Default => NameGuard::Shared { _held: self.logs.names().read().await },
-            LogRef::Side(_) => NameGuard::Alone { _held: self.logs.names().write().await },
+            LogRef::Default => NameGuard::Shared { _held: self.context.logs.names().read().await },
+            LogRef::Side(_) => NameGuard::Alone { _held: self.context.logs.names().write().await },
         }
     }
 
@@ -309,7 +307,7 @@ impl Subscriptions<'_> {
         self.progress(ledger, row).into_view(row)
     }
 
-    /// How far a subscription has come, and whether its target is called.
+    /// The progress of a subscription, and the state of its target's breaker.
     fn progress(&self, ledger: &Ledger, row: &SubscriptionRow) -> SubscriptionProgress {
         SubscriptionProgress::of(ledger, row.id, self.breaker(ledger, row))
     }
@@ -322,24 +320,24 @@ impl Subscriptions<'_> {
     }
 
     fn located(&self, new: &NewSubscription) -> Result<LocatedTopic> {
-        self.logs.find(&new.topic).map_err(|error| match error.kind() {
+        self.context.logs.find(&new.topic).map_err(|error| match error.kind() {
             Kind::NotFound => Error::invalid("/topic", "is not registered"),
             _ => error,
         })
     }
 
     const fn allows_private(&self) -> bool {
-        self.policy.config.dispatch.allow_private_targets
+        self.context.rules.config.dispatch.allow_private_targets
     }
 }
 
-/// The right to take a name; given back when dropped.
+/// Guards the use of a code until it is dropped.
 enum NameGuard<'a> {
     Shared { _held: RwLockReadGuard<'a, ()> },
     Alone { _held: RwLockWriteGuard<'a, ()> },
 }
 
-/// Where a subscription begins that wants to begin so.
+/// The start of a new subscription.
 async fn start(ledger: &Ledger, located: &LocatedTopic, from: StartFrom) -> Result<StartPoint> {
     let topic = &located.topic;
     Ok(match from {
@@ -355,13 +353,13 @@ async fn start(ledger: &Ledger, located: &LocatedTopic, from: StartFrom) -> Resu
     })
 }
 
-/// Events carry whole milliseconds; the first that is not before `time` is the next whole one.
+/// Events have whole milliseconds, so a time between two of them is rounded up.
 fn millis_from(time: Timestamp) -> i64 {
     let millis = (time.nanos() + 999_999).div_euclid(1_000_000);
     i64::try_from(millis).unwrap_or(if millis < 0 { i64::MIN } else { i64::MAX })
 }
 
-/// A subscription's target as its breaker knows it: the URL as it is understood.
+/// A subscription's target in the form of its breaker's key: the parsed URL.
 fn target_of(row: &SubscriptionRow) -> String {
     let parsed = DeliveryTarget::parse("/target", &row.definition.target);
     parsed.map_or_else(|_| row.definition.target.clone(), |target| target.as_str().to_owned())

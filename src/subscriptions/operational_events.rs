@@ -1,9 +1,9 @@
-//! News: what an operator wants to hear about dispatch, as events on a topic of the broker's own.
+//! Operations events: what operators need to know about dispatch, as events on an internal topic of the broker.
 //!
-//! - An event of the news and the fact it tells of are one append: neither is without the other.
-//! - The topic is internal and lives in the default log; it is there from the first subscription on. What happens in
-//!   another log is not told, since one append cannot span both.
-//! - Nothing is told about subscriptions to the news themselves: news of news would never end.
+//! - An operations event and the fact that it reports are one append.
+//! - The topic is internal, in the default log, and exists from the first subscription on. Changes in other logs are
+//!   not reported, because one append cannot span two logs.
+//! - There are no operations events about subscriptions to this topic: they would never end.
 
 use crate::events::draft_of;
 use crate::ledger::{Command, Decision, JobKey, Ledger, SubscriptionRow};
@@ -12,19 +12,19 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-/// The topic of the news.
+/// The topic of operations events.
 const TOPIC: &str = "gts.hx.core.events.topic.v1~hx.broker.dispatch.operations.v1";
-/// What the types of the news begin with.
+/// The prefix of their types.
 const TYPES: &str = "gts.hyperspot.core.events.type.v1~hx.broker.dispatch";
-/// And their subjects' types.
+/// The prefix of their subject types.
 const SUBJECTS: &str = "gts.hx.core.events.subject.v1~hx.broker.dispatch";
-/// How long news are kept.
+/// Their retention.
 const KEPT: &str = "P30D";
 
-/// Something an operator wants to hear of.
+/// An operations event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum OperationalEvent<'a> {
-    /// A subscription does not deliver any more.
+    /// A subscription was paused.
     Paused { row: &'a SubscriptionRow, by: &'a str, reason: Option<&'a str> },
     /// A job was given up.
     JobDead {
@@ -34,9 +34,9 @@ pub(crate) enum OperationalEvent<'a> {
         dead_letter: Option<Uuid>,
         error: AttemptError,
     },
-    /// A target is left alone for a while.
+    /// The circuit breaker of a target opened.
     TargetFailing { target: &'a str },
-    /// It can be reached again.
+    /// The circuit breaker of a target closed.
     TargetRecovered { target: &'a str },
 }
 
@@ -49,7 +49,7 @@ impl OperationalEvent<'_> {
         }
     }
 
-    /// The type's last name, the subject's, the subject, and what there is to say.
+    /// The last part of the type, of the subject type, the subject, and the data.
     fn parts(&self) -> (&'static str, &'static str, String, Value) {
         let code = |row: &SubscriptionRow| row.definition.code.clone();
         match self {
@@ -60,7 +60,7 @@ impl OperationalEvent<'_> {
             Self::JobDead { row, job, event, dead_letter: letter, error } => {
                 let id = match row {
                     Some(_) => format!("{}-{}", job.lane.simple(), job.sequence),
-                    // A task goes by its own id.
+                    // A task has an id of its own.
                     None => event.to_string(),
                 };
                 let mut data = json!({"job": id, "error": error});
@@ -96,7 +96,7 @@ impl OperationalEvent<'_> {
     }
 }
 
-/// Makes news part of a decision.
+/// Adds an operations event to a decision.
 pub(crate) fn announce(news: &OperationalEvent<'_>, decision: &mut Decision<'_>) -> Result<()> {
     let topic = topic()?;
     if news.about().is_some_and(|row| row.definition.topic == topic) {
@@ -104,7 +104,7 @@ pub(crate) fn announce(news: &OperationalEvent<'_>, decision: &mut Decision<'_>)
     }
     let Some(entry) = decision.registry().topic(&topic).cloned() else { return Ok(()) };
     let event = news.event()?;
-    // Made of where it stands, so that deciding the same again makes the same.
+    // Derived from the position, so that deciding again gives the same id.
     let hash = blake3::hash(format!("news\n{}\n{}", event.event_type, decision.position()).as_bytes());
     let half = hash.as_bytes().as_chunks::<16>().0.first().copied().unwrap_or_default();
     let id = uuid::Builder::from_custom_bytes(half).into_uuid();
@@ -112,7 +112,7 @@ pub(crate) fn announce(news: &OperationalEvent<'_>, decision: &mut Decision<'_>)
     Ok(())
 }
 
-/// Sees to it that there is a topic for the news.
+/// Registers the topic of operations events, if it does not exist.
 pub(crate) async fn prepare(ledger: &Ledger) -> Result<()> {
     let id = topic()?;
     if ledger.registry().definition(&id).is_some() {
@@ -131,7 +131,7 @@ fn topic() -> Result<TopicId> {
     TopicId::parse(TOPIC)
 }
 
-/// News of a target, which come with nothing else.
+/// Publishes an operations event about a target, as an append of its own.
 pub(crate) struct AnnounceTarget {
     pub(crate) target: String,
     pub(crate) is_failing: bool,

@@ -1,10 +1,10 @@
-//! Replays: a part of a topic delivered once more, counted first.
+//! Replays: a range of a topic is delivered again, after it was counted.
 //!
-//! Counting looks through a bounded part of the topic; a longer replay is ordered all the same, and the answer says that
-//! its count is a lower bound.
+//! Counting reads a bounded part of the topic; a longer replay is started all the same, and the response says that the
+//! count is a lower bound.
 //!
-//! A replay is a lane of its own, apart from live traffic: it keeps ids and the order of groups, and takes only a share of
-//! the pool.
+//! A replay is a lane of its own, apart from live traffic: it keeps ids and the order of message groups, and uses only
+//! a share of the pool.
 
 use super::decide::{StartReplay, StartReplays};
 use super::{CompiledSubscription, Subscriptions, millis_from};
@@ -18,11 +18,11 @@ use contract::{
 use log::{LogError, ReadLimit, ReadRange, Record, RecordHeader, RecordQuery, TopicNumber};
 use uuid::Uuid;
 
-/// How much is read at a time.
+/// A page of events.
 const PAGE: ReadLimit = ReadLimit { records: 1024, bytes: 1024 * 1024 };
 
 impl Subscriptions<'_> {
-    /// Orders a replay, or only counts; answers how many events it is.
+    /// Starts a replay, or only counts; returns the number of events.
     pub(crate) async fn replay(
         &self,
         id: &str,
@@ -49,15 +49,15 @@ impl Subscriptions<'_> {
 }
 
 impl Subscriptions<'_> {
-    /// Has events of a topic delivered once more: to the subscription that is named, or to all of the topic, each what it
-    /// wants of them. Answers how many deliveries it is; all are ordered, or none.
+    /// Delivers events of a topic again: to the named subscription, or to all of the topic, each the events that it
+    /// matches. Returns the number of deliveries. All replays are started, or none.
     pub(crate) async fn republish(
         &self,
         LocatedTopic { log: place, topic }: &LocatedTopic,
         order: &RepublishRequest,
         recorder: &ReplyRecorder<EventCount>,
     ) -> Result<EventCount> {
-        let ledger = self.logs.ledger(place);
+        let ledger = self.context.logs.ledger(place);
         let is_meant = |row: &&SubscriptionRow| {
             let name = order.name.as_deref();
             row.number == topic.number.0 && name.is_none_or(|it| row.definition.code == it || row.id.to_string() == it)
@@ -69,7 +69,7 @@ impl Subscriptions<'_> {
         let (from, to) = (order.from, order.to.min(topic.tail()));
         let (mut replays, mut all) = (Vec::new(), 0);
         for row in rows {
-            // One request names a bounded part of the topic, so all of it can be counted.
+            // The range of a request is bounded, so all of it can be counted.
             let (wanted, _) =
                 count(ledger, topic, (from, to), &CompiledSubscription::without_secrets(&row)?, u64::MAX).await?;
             all += wanted;
@@ -85,7 +85,7 @@ impl Subscriptions<'_> {
         Ok(counted)
     }
 
-    /// The replays of a subscription that are not over, the oldest first.
+    /// The replays of a subscription that are not finished, the oldest first.
     pub(crate) fn replays(&self, id: &str) -> Result<Vec<contract::Replay>> {
         let (ledger, row) = self.find(id)?;
         let rows = ledger.dispatch();
@@ -139,15 +139,15 @@ async fn first_from(ledger: &Ledger, topic: &RegisteredTopic, millis: i64) -> Re
     Ok(found.map(|header| header.sequence))
 }
 
-/// Whether a corrected event was published instead of this one, or of the one it repeats: then it is not delivered to the
-/// subscription again, neither by a replay nor because somebody published it again.
+/// Whether a correction replaced this event, or the event that it is a copy of: then it is not delivered to the
+/// subscription again, neither by a replay nor because it was republished.
 pub(crate) fn is_replaced(ledger: &Ledger, subscription: &str, record: &Record, is_replay: bool) -> bool {
     let RecordHeader { topic, sequence, .. } = record.header;
     let is_final = |sequence| ledger.dead_letters().is_replaced(subscription, topic.0, sequence);
     (is_replay && is_final(sequence)) || original_of(record).is_some_and(is_final)
 }
 
-/// How many events of a range a subscription wants, of the first `most`; and whether that is all of it.
+/// How many of the first `most` events of a range a subscription matches; and whether that is all of the range.
 async fn count(
     ledger: &Ledger,
     topic: &RegisteredTopic,

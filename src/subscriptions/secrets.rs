@@ -136,7 +136,7 @@ impl Subscriptions<'_> {
             has_secrets,
             headers: definition.headers.keys().map(String::as_str).filter(is_new).collect(),
         };
-        validate::exposure(&exposure, &self.policy.config.dispatch)
+        validate::exposure(&exposure, &self.context.rules.config.dispatch)
     }
 
     /// The secrets of a subscription sealed, and the kind of its `auth`.
@@ -147,7 +147,7 @@ impl Subscriptions<'_> {
     ) -> Result<(Option<String>, Option<String>)> {
         if !secrets.is_empty() && self.vault.is_key_missing() {
             let is_sealed = |row: &SubscriptionRow| row.id != subscription && row.sealed.is_some();
-            if self.logs.ledgers().iter().any(|ledger| ledger.dispatch().subscriptions().any(is_sealed)) {
+            if self.context.logs.ledgers().iter().any(|ledger| ledger.dispatch().subscriptions().any(is_sealed)) {
                 return Err(key_missing());
             }
         }

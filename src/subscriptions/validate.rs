@@ -1,4 +1,4 @@
-//! What a definition must keep to; all it breaks otherwise.
+//! The rules for definitions.
 
 use crate::config::DispatchConfig;
 use crate::delivery::{DeliveryTarget, check_no_credentials, check_target};
@@ -73,12 +73,12 @@ fn schedule(it: &NewSubscription) -> Option<String> {
     }
 }
 
-/// Refuses credentials that would be sent in the clear, or kept so, and a target that is not among the hosts to call.
+/// What `exposure` needs to know of a definition.
 pub(super) struct SecretExposure<'a> {
     pub(super) target: &'a str,
-    /// Whether it comes with credentials, or with signing secrets of the caller's.
+    /// Whether it has credentials, or signing secrets of the caller's own.
     pub(super) has_secrets: bool,
-    /// The names of headers that were not there before.
+    /// The names of new headers.
     pub(super) headers: Vec<&'a str>,
 }
 
@@ -93,7 +93,7 @@ pub(super) fn exposure(it: &SecretExposure<'_>, dispatch: &DispatchConfig) -> Re
     check_no_credentials("/headers", it.headers.iter().copied())
 }
 
-/// Refuses a target whose host is not among those that may be called.
+/// Refuses a target whose host is not in `dispatch.allowed_hosts`.
 pub(crate) fn host(pointer: &str, target: &str, dispatch: &DispatchConfig) -> Result<()> {
     match DeliveryTarget::parse(pointer, target)?.is_among(&dispatch.allowed_hosts) {
         true => Ok(()),
@@ -101,7 +101,7 @@ pub(crate) fn host(pointer: &str, target: &str, dispatch: &DispatchConfig) -> Re
     }
 }
 
-/// Refuses a pool that could never work.
+/// Refuses a pool that breaks a rule, naming every rule it breaks.
 pub(super) fn pool(pool: &Pool) -> Result<()> {
     let mut found = Vec::new();
     code(&pool.code).into_iter().for_each(|detail| found.push(Violation::new("/code", detail)));
@@ -136,7 +136,7 @@ pub(crate) fn task(task: &NewTask, allow_private: bool) -> Result<()> {
     refuse_if_any(found, "The task breaks the rules; see `errors`.")
 }
 
-/// What is wrong with a code: it stands in paths, before verbs, and before a message group.
+/// Why a code is invalid: it is part of paths, before verbs and message groups.
 fn code(code: &str) -> Option<String> {
     let is_code = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     match (1..=limits::HEADER_NAME_BYTES_MAX).contains(&code.len()) && code.chars().all(is_code) {

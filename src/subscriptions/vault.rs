@@ -1,10 +1,11 @@
 //! The vault: secrets of subscriptions, sealed before they reach the log and opened only to be used.
 //!
-//! - Sealed with AES-256-GCM under the broker's key and a random nonce; what was tampered with does not open, and neither does
-//!   what was sealed for another subscription.
-//! - The key is the operator's (`dispatch.secret_key`): 32 random bytes or more in base64 or hex. Any other text may be a
-//!   password that somebody can guess, so it is stretched first. Without a key a broker that has a folder to itself keeps a key file
-//!   in it, readable by its owner alone; a broker in memory makes one up. Brokers that share a database must be told.
+//! - Sealed with AES-256-GCM under the broker's key and a random nonce. A value that was tampered with, or sealed for
+//!   another subscription, cannot be decrypted.
+//! - The key is the operator's (`dispatch.secret_key`): 32 random bytes or more in base64 or hex. Any other text may be
+//!   a guessable password, so it is stretched. Without a key, a broker with its own data folder creates a key file in
+//!   it, readable only by its owner; a broker in memory uses a random key. Brokers that share a database need a
+//!   configured key.
 //! - Nothing here is ever printed.
 
 use crate::config::{Config, SecretKey, StorageEngine};
@@ -26,30 +27,31 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use uuid::Uuid;
 
 const KEY_BYTES: usize = 32;
-/// What the key is derived for.
+/// The purpose that the key is derived for.
 const PURPOSE: &str = "event-broker 2026 secrets of subscriptions, bound to them";
-/// The same, of versions that bound a sealed value to nothing. Such values are opened and not made any more.
+/// The purpose in older versions, which did not bind a sealed value to its subscription. Such values are decrypted, but
+/// no longer created.
 const OLD_PURPOSE: &str = "event-broker 2026 secrets of subscriptions";
-/// Stands before what is bound to its subscription; base64 has no colon.
+/// The prefix of values that are bound to their subscription; base64 has no colon.
 const VERSION_PREFIX: &str = "2:";
-/// Rounds of PBKDF2-HMAC-SHA256 for a key that may be guessed, once per start: a quarter of a second. Unit tests are not
-/// optimised, and guard nothing.
+/// Rounds of PBKDF2-HMAC-SHA256 for a guessable key: a quarter of a second per start. Unit tests are not optimised and
+/// protect nothing.
 const ROUNDS: NonZeroU32 = NonZeroU32::new(if cfg!(test) { 1000 } else { 600_000 }).unwrap();
-/// Random bytes have at least this many different values among 32; words have fewer.
+/// 32 random bytes have at least this many different values; words have fewer.
 const DISTINCT_BYTES_MIN: usize = 16;
-/// The file in a data folder that holds the key, where the operator gave none.
+/// The file in a data folder that holds the key, if none is configured.
 pub const KEY_FILE: &str = "secret.key";
 
-/// Seals and opens secrets.
+/// Seals (encrypts) and unseals secrets.
 pub(crate) struct SecretVault {
     source: KeySource,
-    /// Read, or made, when it is first needed.
+    /// Read or created when it is first needed.
     keys: OnceLock<VaultKeys>,
-    /// Held meanwhile: two that made one would not have the same.
+    /// Held while the key is created, so that two tasks do not create different ones.
     key_creation: Mutex<()>,
 }
 
-/// What seals now, and what opens old values.
+/// The key that seals, and the one for values of older versions.
 struct VaultKeys {
     current: LessSafeKey,
     old: LessSafeKey,
@@ -63,28 +65,28 @@ enum KeySource {
     Nowhere,
 }
 
-/// What is sealed of a subscription.
+/// The secrets of a subscription.
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SubscriptionSecrets {
-    /// What signs, the newest first.
+    /// Signing secrets, the newest first.
     pub(crate) signing: Vec<SigningSecret>,
     pub(crate) auth: Option<DeliveryAuth>,
 }
 
-/// A secret, and until when it signs; none: until it is replaced.
+/// A signing secret, and until when it signs (`None`: until it is replaced).
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SigningSecret {
     pub(crate) text: String,
     pub(crate) until: Option<i64>,
-    /// Whether the caller gave it; older versions did not store that.
+    /// Whether it is the caller's own; older versions did not store that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) is_own: Option<bool>,
 }
 
 impl SigningSecret {
-    /// One that the broker made.
+    /// A secret that the broker created.
     pub(crate) fn generated(secret: &WebhookSecret) -> Self {
         Self { text: secret.expose().to_owned(), until: None, is_own: Some(false) }
     }
@@ -97,7 +99,7 @@ impl SubscriptionSecrets {
 }
 
 impl SecretVault {
-    /// The vault of a broker configured so.
+    /// The vault for a configuration.
     pub(crate) fn of(config: &Config) -> Self {
         let source = match (&config.dispatch.secret_key, config.storage.engine) {
             (Some(text), _) => KeySource::Given(text.clone()),
@@ -116,20 +118,20 @@ impl SecretVault {
         Self { source, keys: OnceLock::new(), key_creation: Mutex::default() }
     }
 
-    /// Whether secrets can be kept.
+    /// Whether secrets can be sealed.
     pub(crate) const fn has_key(&self) -> bool {
         !matches!(self.source, KeySource::Nowhere)
     }
 
-    /// Makes a key ready that takes time to make. Others are made when they are needed.
+    /// Derives a configured key, which takes time. Other keys are created when they are needed.
     pub(crate) fn prepare(&self) {
         if matches!(self.source, KeySource::Given(_)) {
-            // What goes wrong is told to whoever needs it.
+            // An error is returned to the first request that needs the key.
             let _ = self.keys();
         }
     }
 
-    /// Whether there should be a key file, and is none: the next value that is sealed makes one.
+    /// Whether the key file does not exist: sealing the next value would create one.
     pub(crate) fn is_key_missing(&self) -> bool {
         let KeySource::Folder(folder) = &self.source else { return false };
         self.keys.get().is_none() && !folder.join(KEY_FILE).exists()
@@ -155,7 +157,7 @@ impl SecretVault {
         Ok(self.keys.get_or_init(|| keys))
     }
 
-    /// Seals for this subscription; nothing where there is nothing to seal.
+    /// Seals the secrets of a subscription; `None` if there are none.
     pub(crate) fn seal(&self, subscription: Uuid, secrets: &SubscriptionSecrets) -> Result<Option<String>> {
         if secrets.is_empty() {
             return Ok(None);
@@ -170,10 +172,10 @@ impl SecretVault {
         Ok(Some(format!("{VERSION_PREFIX}{}", BASE64.encode([nonce.as_slice(), &text].concat()))))
     }
 
-    /// Opens what was sealed for this subscription with the same key.
+    /// Decrypts what was sealed for this subscription with the same key.
     pub(crate) fn unseal(&self, subscription: Uuid, sealed: Option<&str>) -> Result<SubscriptionSecrets> {
         let Some(sealed) = sealed else { return Ok(SubscriptionSecrets::default()) };
-        // A key that is made now did not seal this.
+        // A key that is created now did not seal this.
         if self.is_key_missing() {
             return Err(cannot_unseal("The key file `secret.key` is missing from the data folder"));
         }
@@ -197,7 +199,7 @@ fn cannot_unseal(cause: &str) -> Error {
     Error::new(Kind::Unavailable, detail)
 }
 
-/// What a sealed value is good for, and nothing else.
+/// The associated data that binds a sealed value to its subscription.
 fn associated_data(subscription: Uuid) -> Vec<u8> {
     [PURPOSE.as_bytes(), subscription.as_bytes()].concat()
 }
@@ -210,18 +212,18 @@ fn open(key: &LessSafeKey, bound: &[u8], sealed: &str) -> Option<SubscriptionSec
     serde_json::from_slice(text).ok()
 }
 
-/// The current key and the old one, from what the operator gave.
+/// The current key and the one of older versions, from the configured text.
 fn given_keys(text: &str) -> [[u8; KEY_BYTES]; 2] {
     let current = random_bytes(text).map_or_else(|| derive_key(text), |bytes| blake3::derive_key(PURPOSE, &bytes));
     [current, blake3::derive_key(OLD_PURPOSE, text.as_bytes())]
 }
 
-/// The same from a key that was made here.
+/// The same from a key that the broker created.
 fn made_keys(key: [u8; KEY_BYTES]) -> [[u8; KEY_BYTES]; 2] {
     [blake3::derive_key(PURPOSE, &key), key]
 }
 
-/// The bytes of a key that nobody guesses: at least 32, in hex or base64.
+/// The bytes of a random key: at least 32, in hex or base64.
 fn random_bytes(text: &str) -> Option<Vec<u8>> {
     let text = text.trim();
     let bytes = hex_bytes(text)
@@ -237,15 +239,16 @@ fn hex_bytes(text: &str) -> Option<Vec<u8>> {
     Some(pairs.chunks_exact(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | *digit as u8)).collect())
 }
 
-/// A key from a text that may be guessed: every guess costs as much as this does.
+/// A key from a guessable text: every guess costs as much as this derivation.
 fn derive_key(text: &str) -> [u8; KEY_BYTES] {
     let mut key = [0; KEY_BYTES];
-    // Brokers that share a database must come to the same key, so the salt is the purpose.
+    // Brokers that share a database must derive the same key, so the salt is the purpose.
     pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, ROUNDS, PURPOSE.as_bytes(), text.as_bytes(), &mut key);
     key
 }
 
-/// The key in a folder, made at first. It is there whole or not at all: it gets its name when it is durable.
+/// The key in a folder, created if it does not exist. It is renamed into place when it is durable, so it is never
+/// incomplete.
 fn key_of_folder(folder: &Path) -> std::io::Result<[u8; KEY_BYTES]> {
     let path = folder.join(KEY_FILE);
     if !path.try_exists()? {
@@ -314,7 +317,7 @@ mod tests {
         let sealed = vault.seal(ID, &secrets()).unwrap();
         assert!(vault.unseal(ID, sealed.as_deref()).is_ok());
         assert!(vault.unseal(Uuid::from_u128(8), sealed.as_deref()).is_err());
-        // Nor does it pass for one of the old form.
+        // Nor is it accepted in the old form.
         let bare = sealed.as_deref().and_then(|sealed| sealed.strip_prefix(VERSION_PREFIX));
         assert!(vault.unseal(ID, bare).is_err());
     }

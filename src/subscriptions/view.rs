@@ -5,7 +5,7 @@ use crate::ledger::{Ledger, SubscriptionRow};
 use contract::{Offset, Subscription, SubscriptionStatus, TargetBreaker, Timestamp};
 use uuid::Uuid;
 
-/// A subscription that was just made, as it is shown.
+/// A subscription that was just created, as it is shown.
 pub(crate) fn new_view(row: &SubscriptionRow) -> Subscription {
     Subscription {
         id: row.id,
@@ -23,7 +23,7 @@ pub(crate) fn new_view(row: &SubscriptionRow) -> Subscription {
     }
 }
 
-/// How far a subscription has come, as of the last durable record.
+/// The progress of a subscription, as of the last durable record.
 #[derive(Clone, Copy)]
 pub(super) struct SubscriptionProgress {
     settled_through: Offset,
@@ -44,7 +44,7 @@ impl SubscriptionProgress {
         }
     }
 
-    /// A subscription that has come so far, as it is shown.
+    /// A subscription with this progress, as it is shown.
     pub(super) fn into_view(self, row: &SubscriptionRow) -> Subscription {
         let Self { settled_through, open_jobs, replays, breaker } = self;
         Subscription { settled_through, open_jobs, replays, breaker, ..new_view(row) }

@@ -1,4 +1,4 @@
-//! The fold of facts about dispatch, the same for durable rows and for those that are not durable yet.
+//! The fold of facts about dispatch, the same for durable rows and for the overlay of decided ones.
 
 use super::history::has_same_filter;
 use super::lane::{JobEnd, JobRow, JobSlot, JobState, LaneProgress};
@@ -10,7 +10,7 @@ use log::RecordHeader;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Where facts about dispatch are folded.
+/// The target of the fold.
 pub(in crate::ledger) trait DispatchFold {
     fn known(&self, id: Uuid) -> Option<SubscriptionRow>;
     fn put_subscription(&mut self, row: SubscriptionRow, start: Option<Sequence>);
@@ -23,17 +23,17 @@ pub(in crate::ledger) trait DispatchFold {
     fn put_replay(&mut self, id: Uuid, row: ReplayRow, from: Sequence);
     fn put_lease(&mut self, lease: DispatchLease);
     fn put_pause(&mut self, pause: Option<PauseDetails>);
-    /// A lane is settled so far, by these attempts. Only durable rows have lanes.
+    /// Moves the settled offset of a lane. Only durable rows have lanes.
     fn settle(&mut self, _lane: Uuid, _through: Sequence) {}
     fn remember(&mut self, _key: JobKey, _attempt: JobAttempt) {}
     fn touch(&mut self, _lane: Uuid, _at: Position) {}
     /// A person decided something about one job.
     fn touch_job(&mut self, _job: JobKey, _at: Position) {}
     fn trim(&mut self, _topic: u32, _through: Sequence) {}
-    /// A subscription's filter is another from here on; its topic ends at `tail`.
+    /// A subscription's filter was changed; its topic ends at `tail`.
     fn change_filter(&mut self, _old: &SubscriptionRow, _tail: Sequence) {}
 
-    /// Takes in one fact. Total: a fact about something unknown, or something else, changes nothing.
+    /// Applies one fact. Total: a fact about something unknown changes nothing.
     fn apply(&mut self, entry: &Entry, header: &RecordHeader) {
         match entry {
             Entry::Dispatch { what } => self.apply_fact(what, header),
@@ -125,7 +125,7 @@ pub(in crate::ledger) trait DispatchFold {
                 self.put_replay(*id, ReplayRow { subscription: *subscription, to: *to, at: time }, *from);
             }
             DispatchFact::TaskCreated { id, task } => {
-                // Of the others it changes nothing.
+                // No other lane is affected.
                 self.touch(Uuid::max(), at);
                 let number = self.next_task();
                 self.put_task(TaskRow { id: *id, number, task: Arc::new(TaskDefinition::clone(task)), at: time });
@@ -196,7 +196,7 @@ pub(in crate::ledger) trait DispatchFold {
         }
     }
 
-    /// Changes a job that is open.
+    /// Changes a job that has a row.
     fn change(&mut self, key: JobKey, change: impl FnOnce(&mut JobRow)) {
         if let Some(JobSlot::Open(mut row)) = self.slot(key) {
             change(&mut row);
@@ -204,7 +204,7 @@ pub(in crate::ledger) trait DispatchFold {
         }
     }
 
-    /// Changes a job that is open, or was not reached before.
+    /// Changes a job that has a row, or creates its row.
     fn open_or_new(
         &mut self,
         key: JobKey,
@@ -332,7 +332,7 @@ impl DispatchFold for DispatchRows {
         }
         self.version = at;
         self.job_changes.push_back((at, job));
-        // Whoever has not seen a change that is forgotten plans the whole lane anew.
+        // A worker that has not seen a dropped change plans the whole lane again.
         if self.job_changes.len() > JOB_CHANGES_KEPT
             && let Some((at, job)) = self.job_changes.pop_front()
             && self.lanes.contains_key(&job.lane)
@@ -372,7 +372,7 @@ impl DispatchFold for DispatchRows {
 }
 
 impl DispatchRows {
-    /// A replay that is delivered is over, and forgotten.
+    /// Drops a replay that is settled and has no open jobs.
     fn end_replay(&mut self, id: Uuid) {
         let Some(replay) = self.replays.get(&id) else { return };
         if self.lanes.get(&id).is_some_and(|lane| lane.recorded_through() >= replay.to && lane.open_count() == 0) {
@@ -392,14 +392,14 @@ impl DispatchRows {
         self.touched.remove(&id);
     }
 
-    /// A task that was over is not any more: it must not be forgotten.
+    /// A finished task is open again: it must not be dropped.
     fn reopen_task(&mut self, number: Sequence) {
         if let Some(id) = self.numbers.get(&number) {
             self.tasks_over.retain(|over| over != id);
         }
     }
 
-    /// Remembers a task that is over, and forgets the oldest ones beyond the limits.
+    /// Keeps a finished task, and drops the oldest ones beyond the limits.
     fn end_task(&mut self, number: Sequence) {
         let Some(id) = self.numbers.get(&number).copied() else { return };
         self.tasks_over.push_back(id);

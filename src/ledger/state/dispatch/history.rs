@@ -10,16 +10,16 @@ use serde::{Deserialize, Serialize};
 use std::ops::Bound;
 use uuid::Uuid;
 
-/// Filters remembered, the last ones: events settled before them are judged by the oldest.
+/// Most earlier filters that are kept: for events settled before them the oldest decides.
 const FILTERS_KEPT: usize = 16;
 
-/// A filter that a subscription had.
+/// An earlier filter of a subscription.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PastFilter {
     /// Everything up to here was settled under it, or an earlier one.
     pub through: Sequence,
-    /// The topic's tail when it was replaced: what was under way then lies at or below it.
+    /// The topic's tail when it was replaced: jobs that were in flight then are at or below it.
     pub tail: Sequence,
     event_types: Vec<TypeBinding>,
     filter: Option<String>,
@@ -27,7 +27,7 @@ pub struct PastFilter {
 }
 
 impl PastFilter {
-    /// A definition with this filter.
+    /// The definition with this filter.
     #[must_use]
     pub fn applied_to(&self, definition: &NewSubscription) -> NewSubscription {
         NewSubscription {
@@ -42,7 +42,7 @@ impl PastFilter {
 /// How to tell whether an event is a job of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobInterest {
-    /// It is one: something is known of it.
+    /// It is one: it has a row or a bit.
     Job,
     /// All filters that were in force between the arrival of the event and its settlement must match it: the earlier
     /// filters with the numbers `first..end`, and the current one if the event is not settled.
@@ -56,7 +56,7 @@ pub enum JobInterest {
     },
 }
 
-/// A job that is known without looking through the topic.
+/// A job that is known without reading the topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KnownJob {
     /// It has a row.
@@ -65,7 +65,7 @@ pub enum KnownJob {
     Ended(JobEnd),
 }
 
-/// Whether two definitions want the same events.
+/// Whether two definitions match the same events.
 pub(super) fn has_same_filter(one: &NewSubscription, other: &NewSubscription) -> bool {
     one.event_types == other.event_types && one.filter == other.filter && one.tenant == other.tenant
 }
@@ -119,7 +119,7 @@ impl LaneProgress {
         &self.past
     }
 
-    /// Another filter is in force from here on; `old` had the one before, and the topic ends at `tail`.
+    /// The filter was changed; `old` has the one before, and the topic ends at `tail`.
     pub(super) fn change_filter(&mut self, old: &NewSubscription, tail: Sequence) {
         let through = self.recorded_through();
         self.kept.0 |= &self.done.0;
@@ -136,14 +136,14 @@ impl LaneProgress {
         });
     }
 
-    /// A job was delivered: where it may have been under way when the filter changed, that is worth remembering.
+    /// A job was delivered. If it may have been in flight when the filter changed, it is remembered as a job.
     pub(super) fn keep_delivered(&mut self, sequence: Sequence) {
         if self.past.last().is_some_and(|filter| sequence > filter.through && sequence <= filter.tail) {
             self.kept.0.insert(sequence.get());
         }
     }
 
-    /// Events up to here are gone, and with them what is remembered of their filters.
+    /// Drops the history of removed events.
     pub(super) fn forget_history(&mut self, through: Sequence) {
         self.kept.0.remove_range(..=through.get());
         self.past.retain(|filter| filter.tail > through);

@@ -1,7 +1,8 @@
-//! A lane: how far one subscription, one replay, or the tasks of a log have come.
+//! A lane: the progress of one subscription, one replay, or the tasks of a log.
 //!
-//! - A job is a number in a lane. What is settled is one number, and bits above it; only jobs that deviate are rows.
-//! - Rows may stand below what is settled: a job that failed holds its group, never the lane.
+//! - A job is a number in a lane. Progress is the settled offset, with a bit per finished job above it; only jobs that
+//!   deviate have rows.
+//! - Rows may be below the settled offset: a failed job blocks its message group, never the lane.
 
 use crate::ledger::state::bitmap::{from_text, to_text};
 use contract::{FencingToken, JobAttempt, JobDeferral, Sequence, Timestamp, limits};
@@ -15,26 +16,26 @@ use uuid::Uuid;
 use super::history::PastFilter;
 use crate::ledger::facts::dispatch::{DeliveredJob, EventDigest};
 
-/// A job that is not over and has a story.
+/// The row of an open job: it failed, was deferred, or was given up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobRow {
     /// The event's id, or the task's.
     pub event: Uuid,
-    /// How it stands.
+    /// Its state.
     pub standing: JobState,
-    /// Attempts that count, since a person last wanted it tried again.
+    /// Attempts that count, since a person last retried it.
     pub spent: u32,
-    /// All attempts there ever were.
+    /// All attempts.
     pub tried: u32,
-    /// What was tried, the last ones.
+    /// The last attempts.
     pub attempts: Vec<JobAttempt>,
-    /// Since when it is a row, in milliseconds.
+    /// When it got the row, in milliseconds.
     pub since: i64,
-    /// That the receiver put it off, since the last attempt that counts.
+    /// Deferrals since the last attempt that counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deferred: Option<JobDeferral>,
-    /// Since when it ages, in milliseconds, if a person had it tried again; else since its event arrived.
+    /// When a person last retried it, in milliseconds: its age counts from then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aged_from: Option<i64>,
     /// What is kept of the event; rows of older versions, and of tasks, have nothing.
@@ -42,13 +43,13 @@ pub struct JobRow {
     pub digest: Option<EventDigest>,
 }
 
-/// How such a job stands.
+/// The state of an open job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum JobState {
-    /// It is due then, in milliseconds: its last try failed, or the receiver wants it later.
+    /// It waits for another attempt: the last one failed, or the receiver deferred it.
     Waiting {
-        /// In milliseconds.
+        /// When it is due, in milliseconds.
         until: i64,
     },
     /// It was given up.
@@ -64,9 +65,9 @@ pub enum JobState {
 /// How a job came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobEnd {
-    /// It was delivered, or need not be.
+    /// It was delivered, or counts as delivered.
     Completed,
-    /// Somebody called it off.
+    /// It was cancelled.
     Cancelled,
     /// Its event was removed before it was delivered. Older logs: it reached its maximum age.
     Expired,
@@ -75,9 +76,9 @@ pub enum JobEnd {
 /// What is known of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobSlot {
-    /// It is not over.
+    /// It has a row.
     Open(JobRow),
-    /// It is.
+    /// It ended.
     Ended(JobEnd),
 }
 
@@ -103,7 +104,7 @@ impl JobRow {
         }
     }
 
-    /// A person wants it tried again: from now on with all its attempts, and a new age.
+    /// A person retried it: it has all its attempts again, and a new age.
     pub(super) fn restart(&mut self, now: i64) {
         self.standing = JobState::Waiting { until: now };
         self.spent = 0;
@@ -111,7 +112,7 @@ impl JobRow {
         self.aged_from = Some(now);
     }
 
-    /// The receiver put it off.
+    /// The receiver deferred it.
     pub(super) fn defer(&mut self, at: i64, until: i64, reason: Option<&str>) {
         let count = self.deferred.as_ref().map_or(0, |deferred| deferred.count).saturating_add(1);
         self.standing = JobState::Waiting { until };
@@ -123,7 +124,7 @@ impl JobRow {
         });
     }
 
-    /// Forgets what the receiver said: the event is gone.
+    /// Drops the responses of the receiver: the event was removed.
     fn forget_responses(&mut self) {
         forget_responses(&mut self.attempts);
         if let Some(deferred) = &mut self.deferred {
@@ -181,7 +182,7 @@ pub struct LaneProgress {
     pub(super) expired: StoredBitmap,
     /// Shared with checkpoints that are being written.
     pub(super) open: BTreeMap<Sequence, Arc<JobRow>>,
-    /// Jobs that had begun when the filter changed, above where the lane was settled then.
+    /// Jobs that had begun when the filter changed, above the settled offset of that time.
     #[serde(default)]
     pub(super) kept: StoredBitmap,
     #[serde(default)]
@@ -194,7 +195,7 @@ impl LaneProgress {
         Self { start, through: start, ..Self::default() }
     }
 
-    /// What is known of a job; nothing: it was not reached yet.
+    /// The state of a job; `None` if it has not begun.
     #[must_use]
     pub fn slot(&self, sequence: Sequence) -> Option<JobSlot> {
         if let Some(row) = self.open.get(&sequence) {
@@ -216,19 +217,19 @@ impl LaneProgress {
         }
     }
 
-    /// Whether a job needs nothing more.
+    /// Whether a job has ended.
     #[must_use]
     pub fn is_ended(&self, sequence: Sequence) -> bool {
         !self.open.contains_key(&sequence) && self.end(sequence).is_some()
     }
 
-    /// Everything up to here is over, or a row.
+    /// The recorded settled offset: up to here every job has ended or has a row.
     #[must_use]
     pub const fn recorded_through(&self) -> Sequence {
         self.through
     }
 
-    /// Jobs with a story, in order.
+    /// Jobs with a row, in order.
     pub fn open(&self) -> impl Iterator<Item = (Sequence, &JobRow)> {
         self.open.iter().map(|(sequence, row)| (*sequence, &**row))
     }
@@ -251,7 +252,7 @@ impl LaneProgress {
         self.open.values().filter(|row| matches!(row.standing, JobState::Dead { .. })).count()
     }
 
-    /// What is remembered of the attempts of a job that is completed.
+    /// The stored attempts of a completed job.
     #[must_use]
     pub fn recent(&self, sequence: Sequence) -> Vec<JobAttempt> {
         let found = self.recent.iter().rev().find(|(known, _)| *known == sequence);
@@ -283,7 +284,7 @@ impl LaneProgress {
         }
     }
 
-    /// The attempt that delivered a job, beside those before it.
+    /// Stores the attempt that delivered a job, with those before it.
     pub(super) fn remember(&mut self, sequence: Sequence, attempts: Vec<JobAttempt>) {
         match self.recent.iter_mut().find(|(known, _)| *known == sequence) {
             Some((_, known)) => known.extend(attempts),
@@ -301,8 +302,8 @@ impl LaneProgress {
         }
     }
 
-    /// Events up to here are gone: what would have delivered them goes too, but for what a person should look at. What
-    /// receivers responded goes with the events, which it often repeats.
+    /// Events up to here were removed. Their jobs are removed too, except for dead ones, which a person must resolve.
+    /// The responses of receivers are removed with the events, which they often repeat.
     pub(super) fn trim(&mut self, through: Sequence) {
         self.settle(through);
         self.forget_history(through);
@@ -316,7 +317,7 @@ impl LaneProgress {
     }
 }
 
-/// Bits that can be written down.
+/// A bitmap that can be serialised.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct StoredBitmap(pub(super) RoaringTreemap);
 

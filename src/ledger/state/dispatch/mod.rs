@@ -1,11 +1,13 @@
-//! Subscriptions, their jobs, tasks, replays and pools, as the log tells them.
+//! The state of dispatch: subscriptions, their jobs, tasks, replays and pools.
 //!
-//! - One fold ([`fold`]) for both the durable rows and the layer of what is not durable yet.
-//! - A job is a number in a [`Lane`]: of a subscription or a replay the event's sequence, of the tasks their own. Nothing
-//!   is written when an event is published; only what deviates, and what is over.
-//! - Who dispatches is a lease in the log itself; its position, and every later one, fences what is sent.
+//! - One fold ([`fold`]) for both the durable rows and the overlay of what is decided but not durable yet.
+//! - A job is a number in a lane ([`LaneProgress`]): in the lane of a subscription or a replay the event's sequence, in
+//!   the lane of tasks their own number. Nothing is stored when an event is published; only deviations and ends of jobs
+//!   are.
+//! - The right to dispatch is a lease in the log; its position, and every later one, is the fencing token of
+//!   deliveries.
 //!
-//! What is sent when is `dispatch`' business.
+//! Which job is sent when is the business of `dispatch`.
 
 mod fold;
 mod history;
@@ -32,10 +34,10 @@ use uuid::Uuid;
 /// The lane of tasks.
 pub const TASKS: Uuid = Uuid::nil();
 
-/// Decisions about single jobs that are remembered for whoever plans them.
+/// Decisions about single jobs that are kept for the worker.
 const JOB_CHANGES_KEPT: usize = 1024;
 
-/// Which job.
+/// The key of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobKey {
@@ -45,7 +47,7 @@ pub struct JobKey {
     pub sequence: Sequence,
 }
 
-/// A subscription as the log has it.
+/// A subscription.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SubscriptionRow {
@@ -53,50 +55,50 @@ pub struct SubscriptionRow {
     pub id: Uuid,
     /// The topic's number in its log.
     pub number: u32,
-    /// What it is, without secrets.
+    /// Its definition, without secrets.
     pub definition: Arc<NewSubscription>,
     /// Its secrets, sealed.
     pub sealed: Option<String>,
-    /// How it is authorised, in one word.
+    /// The kind of its `auth`.
     pub auth_type: Option<String>,
-    /// Why it does not deliver, if it does not.
+    /// Since when and why it is paused.
     pub paused: Option<PauseDetails>,
-    /// When it was made, in milliseconds.
+    /// When it was created, in milliseconds.
     pub created_at: i64,
     /// When it was last changed, in milliseconds.
     pub updated_at: i64,
-    /// The entry that last said something about it.
+    /// The entry that last changed it.
     pub version: Position,
     /// The entry that last closed its target's breaker.
     #[serde(default)]
     pub breaker_closed: Position,
 }
 
-/// A replay as the log has it.
+/// A replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplayRow {
-    /// Whose.
+    /// Its subscription.
     pub subscription: Uuid,
     /// The last sequence.
     pub to: Sequence,
-    /// When it was ordered, in milliseconds.
+    /// When it was requested, in milliseconds.
     pub at: i64,
 }
 
-/// A task as the log has it.
+/// A task, as it was submitted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StoredTask {
-    /// What it is about.
+    /// Its code, given by the caller.
     pub code: String,
-    /// Where it goes.
+    /// Its URL.
     pub target: String,
-    /// What is posted. Text, so that it stays as it was spelt.
+    /// Its payload, as the submitted text.
     pub payload: String,
-    /// Its group.
+    /// Its message group.
     pub message_group: Option<String>,
-    /// What order that keeps.
+    /// The order within the group.
     pub mode: DispatchMode,
     /// Its pool.
     pub pool: Option<String>,
@@ -120,21 +122,21 @@ pub struct TaskRow {
     pub id: Uuid,
     /// Its number in the lane of tasks.
     pub number: Sequence,
-    /// What it is.
+    /// Its definition.
     pub task: Arc<StoredTask>,
-    /// When it was asked for, in milliseconds.
+    /// When it was created, in milliseconds.
     pub at: i64,
 }
 
-/// Who dispatches a log's jobs.
+/// The dispatch lease of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DispatchLease {
-    /// Which process.
+    /// The process that holds it.
     pub owner: Uuid,
-    /// Until when, in milliseconds.
+    /// When it expires, in milliseconds.
     pub until: i64,
-    /// The entry that said so.
+    /// The position of its entry.
     pub token: FencingToken,
 }
 
@@ -152,22 +154,22 @@ pub struct DispatchRows {
     tasks_over: VecDeque<Uuid>,
     last_task: Sequence,
     lease: Option<DispatchLease>,
-    /// Why nothing of this log is delivered, if so.
+    /// Since when and why dispatch is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     paused: Option<PauseDetails>,
-    /// The last entry that changed something else than progress: by lane, and over all.
+    /// The last entry that changed more than progress: by lane, and overall.
     touched: BTreeMap<Uuid, Position>,
     version: Position,
-    /// The last jobs about which a person decided something, each with the entry; not written down.
+    /// The last jobs about which a person decided something, each with its entry; not stored.
     #[serde(skip)]
     job_changes: VecDeque<(Position, JobKey)>,
     /// Jobs of each lane that waited for another attempt when their events were removed, since the log was opened.
     #[serde(skip)]
     removed_jobs: BTreeMap<Uuid, u64>,
-    /// Open jobs of all lanes; counted, not written down.
+    /// Open jobs of all lanes; counted, not stored.
     #[serde(skip)]
     open_jobs: usize,
-    /// Bytes of all tasks; counted, not written down.
+    /// Bytes of all tasks; counted, not stored.
     #[serde(skip)]
     task_bytes: usize,
 }
@@ -190,7 +192,7 @@ impl DispatchRows {
         self.subscriptions.values()
     }
 
-    /// How far a lane has come.
+    /// The progress of a lane.
     #[must_use]
     pub fn lane(&self, id: Uuid) -> Option<&LaneProgress> {
         self.lanes.get(&id)
@@ -202,7 +204,7 @@ impl DispatchRows {
         self.replays.get(&id)
     }
 
-    /// Replays that are not over, in order of their ids.
+    /// Replays that are not finished, in order of their ids.
     pub fn replays(&self) -> impl Iterator<Item = (Uuid, &ReplayRow)> {
         self.replays.iter().map(|(id, row)| (*id, row))
     }
@@ -230,12 +232,12 @@ impl DispatchRows {
         self.tasks.get(self.numbers.get(&number)?)
     }
 
-    /// Tasks in the order they were asked for.
+    /// Tasks in the order of their creation.
     pub fn tasks(&self) -> impl DoubleEndedIterator<Item = &TaskRow> {
         self.numbers.values().filter_map(|id| self.tasks.get(id))
     }
 
-    /// Those behind a number.
+    /// Tasks behind a number.
     pub fn tasks_behind(&self, number: Sequence) -> impl Iterator<Item = &TaskRow> {
         self.numbers.range(number.next()..).filter_map(|(_, id)| self.tasks.get(id))
     }
@@ -246,18 +248,18 @@ impl DispatchRows {
         self.open_jobs
     }
 
-    /// Lanes that have as many open jobs as they may, where at most `most` may be open altogether.
+    /// Lanes that have their share of open jobs, if at most `most` may be open in the log.
     #[must_use]
     pub fn lanes_over_share(&self, most: usize) -> HashSet<Uuid> {
-        // Below its share of all of them no lane has too many, so thousands need not be looked at.
+        // While all of them together are below the smallest share, thousands of lanes need not be checked.
         if self.open_jobs < three_quarters(most) {
             return HashSet::new();
         }
         self.lanes.keys().filter(|lane| self.is_over_share(**lane, most)).copied().collect()
     }
 
-    /// Whether a lane has as many open jobs as it may: three quarters of what the others leave it, unless it is the only
-    /// one. So whoever fails for ever does not keep the others from delivering.
+    /// Whether a lane has its share of open jobs: three quarters of what the others leave, unless it is the only lane.
+    /// So a receiver that always fails does not keep the others from delivering.
     #[must_use]
     pub fn is_over_share(&self, lane: Uuid, most: usize) -> bool {
         let open = self.lanes.get(&lane).map_or(0, LaneProgress::open_count);
@@ -265,7 +267,7 @@ impl DispatchRows {
         self.lanes.len() > 1 && open > 0 && open >= three_quarters(left_by_others)
     }
 
-    /// Who dispatches.
+    /// The dispatch lease.
     #[must_use]
     pub const fn lease(&self) -> Option<DispatchLease> {
         self.lease
@@ -277,7 +279,7 @@ impl DispatchRows {
         self.paused.as_ref()
     }
 
-    /// The last entry that changed something else than progress.
+    /// The last entry that changed more than progress.
     #[must_use]
     pub const fn version(&self) -> Position {
         self.version
@@ -295,7 +297,7 @@ impl DispatchRows {
         &self.removed_jobs
     }
 
-    /// The jobs about which a person decided something behind an entry, with the entry of each. Those that are forgotten have
+    /// The jobs about which a person decided something behind an entry, each with its entry. Dropped ones have
     /// [`Self::touched`] their lanes.
     pub fn job_changes(&self, after: Position) -> impl Iterator<Item = (Position, JobKey)> {
         self.job_changes.iter().rev().take_while(move |(at, _)| *at > after).copied()

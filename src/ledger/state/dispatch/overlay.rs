@@ -1,4 +1,4 @@
-//! Dispatch as a decision sees it: durable rows, and over them what was decided since.
+//! Dispatch in a decision: durable rows with the overlay of what was decided since.
 
 use super::fold::DispatchFold;
 use super::lane::JobSlot;
@@ -95,7 +95,7 @@ impl DispatchFold for OverlayWriter<'_, DispatchRows> {
     }
 }
 
-/// Dispatch as a decision sees it: durable or decided.
+/// Dispatch in a decision: durable or decided.
 pub type DecidedDispatch<'a> = Decided<'a, DispatchRows>;
 
 impl DecidedDispatch<'_> {
@@ -104,7 +104,7 @@ impl DecidedDispatch<'_> {
         self.overlay.subscription(&self.durable, id).ok_or_else(|| Error::not_found("subscription"))
     }
 
-    /// Which subscription has this code.
+    /// The subscription with this code.
     #[must_use]
     pub fn by_code(&self, code: &str) -> Option<Uuid> {
         match self.overlay.codes.get(&code.to_owned()) {
@@ -121,7 +121,7 @@ impl DecidedDispatch<'_> {
         durable.chain(decided).filter(|row| row.number == number).cloned().collect()
     }
 
-    /// What is known of a job.
+    /// The state of a job.
     #[must_use]
     pub fn slot(&self, key: JobKey) -> Option<JobSlot> {
         self.overlay.slot(&self.durable, key)
@@ -136,7 +136,7 @@ impl DecidedDispatch<'_> {
         }
     }
 
-    /// What uses a pool: the codes of subscriptions, and the number of tasks that are not over.
+    /// The users of a pool: the codes of subscriptions, and the number of open tasks.
     #[must_use]
     pub fn pool_users(&self, pool: &str) -> (BTreeSet<String>, usize) {
         let decided = self.overlay.subscriptions.iter().map(|(_, row)| row);
@@ -160,7 +160,7 @@ impl DecidedDispatch<'_> {
         }
     }
 
-    /// Whether a lane is one: of a subscription, a replay that is not over, or the tasks.
+    /// Whether a lane exists: of a subscription, an unfinished replay, or the tasks.
     #[must_use]
     pub fn has_lane(&self, lane: Uuid) -> bool {
         let replays_of = |id: Uuid| match self.overlay.replays.get(&lane) {
@@ -173,13 +173,13 @@ impl DecidedDispatch<'_> {
             || self.overlay.replays.get(&lane).flatten().is_some_and(|row| replays_of(row.subscription))
     }
 
-    /// Who dispatches.
+    /// The dispatch lease.
     #[must_use]
     pub fn lease(&self) -> Option<DispatchLease> {
         self.overlay.lease.get(&()).flatten().copied().or_else(|| self.durable.lease())
     }
 
-    /// Whether nothing of this log is delivered.
+    /// Whether dispatch is paused.
     #[must_use]
     pub fn is_paused(&self) -> bool {
         match self.overlay.paused.get(&()) {
@@ -188,7 +188,7 @@ impl DecidedDispatch<'_> {
         }
     }
 
-    /// Whether there may be one more subscription. What is not durable yet may go beyond it.
+    /// Whether there may be one more subscription. Decided ones that are not durable yet do not count.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.durable.subscriptions.len() < limits::SUBSCRIPTIONS_MAX
@@ -211,7 +211,7 @@ impl DecidedDispatch<'_> {
     /// The same for replays of a subscription.
     #[must_use]
     pub fn has_room_for_replays(&self, subscription: Uuid) -> bool {
-        // One that is settled runs no more, though dead letters of it may be open.
+        // A settled replay no longer runs, although dead letters of it may be open.
         let runs = |id: &Uuid, row: &ReplayRow| {
             row.subscription == subscription
                 && self.durable.lanes.get(id).is_some_and(|lane| lane.recorded_through() < row.to)

@@ -31,7 +31,7 @@ fn task() -> StoredTask {
     }
 }
 
-/// The limit of open jobs holds after a start, too.
+/// The limit of open jobs holds after a restart too.
 #[test]
 fn open_jobs_are_counted_again_when_a_checkpoint_is_loaded() {
     let (mut rows, id) = (DispatchRows::default(), Uuid::from_u128(1));
@@ -43,7 +43,7 @@ fn open_jobs_are_counted_again_when_a_checkpoint_is_loaded() {
     assert_eq!((rows.open_jobs(), again.open_jobs()), (1, 1));
 }
 
-/// Of what is over the last are remembered. What was over and is not any more counts as waiting again.
+/// The last finished tasks are kept. A finished task that was retried counts as open again.
 #[test]
 fn a_task_that_is_tried_again_is_not_forgotten_with_those_that_are_over() {
     let (mut rows, task) = (DispatchRows::default(), task());
