@@ -1,23 +1,23 @@
-//! A layer: rows decided but not durable yet, laid over the durable ones.
+//! An overlay: rows that were decided and are not durable yet, on top of the durable rows.
 //!
-//! - A row here hides the durable row of its key; a row may also say that the durable one is gone.
-//! - Every change carries the position of the entry that made it. Undoing is dropping what came after a position,
-//!   settling is dropping what came up to one; nobody else has to remember anything.
-//! - Its cost is that of what is under way, however much there is beneath.
+//! - A row here hides the durable row of its key; it can also mean that the durable row is deleted.
+//! - Every change carries the position of the entry that made it. To undo is to drop what came after a position, to
+//!   settle is to drop what came up to one; no other bookkeeping is needed.
+//! - The cost depends on the pending changes alone, not on the number of durable rows.
 
 use crate::ledger::state::table::TableOverlay;
 use contract::Position;
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
-/// Rows by key, over others.
+/// Decided rows by key, on top of durable ones.
 pub struct OverlayMap<K, V> {
     rows: HashMap<K, OverlayRow<V>>,
-    /// In the order of their positions, with what each replaced in this layer.
+    /// The changes in the order of their positions, with what each replaced in this overlay.
     changes: VecDeque<OverlayChange<K, V>>,
 }
 
-/// What an entry made of a row; `None`: it is gone.
+/// The value that an entry gave a row; `None`: it was deleted.
 struct OverlayRow<V> {
     at: Position,
     value: Option<V>,
@@ -30,23 +30,23 @@ struct OverlayChange<K, V> {
 }
 
 impl<K: Clone + Eq + Hash, V> OverlayMap<K, V> {
-    /// What was decided about this row: `None` is nothing, `Some(None)` that it is gone.
+    /// What was decided about this row: `None` is nothing, `Some(None)` that it is deleted.
     pub(in crate::ledger) fn get(&self, key: &K) -> Option<Option<&V>> {
         self.rows.get(key).map(|decided| decided.value.as_ref())
     }
 
-    /// The rows there are something decided about, but for those that are gone.
+    /// The decided rows, without those that are deleted.
     pub(in crate::ledger) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.rows.iter().filter_map(|(key, decided)| Some((key, decided.value.as_ref()?)))
     }
 
-    /// The entry at `at` makes this of a row.
+    /// Sets a row for the entry at `at`.
     pub(in crate::ledger) fn set(&mut self, at: Position, key: K, value: Option<V>) {
         let before = self.rows.insert(key.clone(), OverlayRow { at, value });
         self.changes.push_back(OverlayChange { at, key, before });
     }
 
-    /// Whether the whole, `durable` rows beneath and these, has fewer than `max` rows.
+    /// Whether the `durable` rows and these together are fewer than `max`.
     pub(in crate::ledger) fn has_room(&self, durable: usize, is_durable: impl Fn(&K) -> bool, max: usize) -> bool {
         if durable + self.rows.len() < max {
             return true;
@@ -92,13 +92,13 @@ impl<K, V> Default for OverlayMap<K, V> {
 mod tests {
     use super::*;
 
-    fn layer() -> OverlayMap<&'static str, u8> {
-        let mut layer = OverlayMap::default();
-        layer.set(Position(1), "a", Some(1));
-        layer.set(Position(2), "b", Some(2));
-        layer.set(Position(3), "a", Some(3));
-        layer.set(Position(4), "b", None);
-        layer
+    fn overlay() -> OverlayMap<&'static str, u8> {
+        let mut overlay = OverlayMap::default();
+        overlay.set(Position(1), "a", Some(1));
+        overlay.set(Position(2), "b", Some(2));
+        overlay.set(Position(3), "a", Some(3));
+        overlay.set(Position(4), "b", None);
+        overlay
     }
 
     #[test]
@@ -110,9 +110,9 @@ mod tests {
             (1, Some(Some(&1)), None),
             (0, None, None),
         ] {
-            let mut layer = layer();
-            layer.undo(Position(after));
-            assert_eq!((layer.get(&"a"), layer.get(&"b")), (a, b), "undone behind {after}");
+            let mut overlay = overlay();
+            overlay.undo(Position(after));
+            assert_eq!((overlay.get(&"a"), overlay.get(&"b")), (a, b), "undone behind {after}");
         }
     }
 
@@ -121,29 +121,29 @@ mod tests {
         for (through, a, b) in
             [(0, Some(Some(&3)), Some(None)), (1, Some(Some(&3)), Some(None)), (3, None, Some(None)), (4, None, None)]
         {
-            let mut layer = layer();
-            layer.settle(Position(through));
-            assert_eq!((layer.get(&"a"), layer.get(&"b")), (a, b), "settled through {through}");
+            let mut overlay = overlay();
+            overlay.settle(Position(through));
+            assert_eq!((overlay.get(&"a"), overlay.get(&"b")), (a, b), "settled through {through}");
         }
     }
 
     #[test]
     fn a_settled_row_is_not_brought_back_by_undoing_a_later_one() {
-        let mut layer = layer();
-        layer.settle(Position(2));
-        layer.set(Position(5), "a", Some(5));
-        layer.undo(Position(4));
-        assert_eq!(layer.get(&"a"), Some(Some(&3)));
-        layer.settle(Position(4));
-        assert!(layer.is_empty());
+        let mut overlay = overlay();
+        overlay.settle(Position(2));
+        overlay.set(Position(5), "a", Some(5));
+        overlay.undo(Position(4));
+        assert_eq!(overlay.get(&"a"), Some(Some(&3)));
+        overlay.settle(Position(4));
+        assert!(overlay.is_empty());
     }
 
     #[test]
     fn room_counts_rows_once_and_gone_ones_not_at_all() {
-        // Beneath are b and c: with a there are two left.
-        let beneath = |key: &&str| ["b", "c"].contains(key);
+        // The durable rows are b and c: with a added and b deleted, two are left.
+        let is_durable = |key: &&str| ["b", "c"].contains(key);
         for (max, has_room) in [(2, false), (3, true), (4, true), (9, true)] {
-            assert_eq!(layer().has_room(2, beneath, max), has_room, "{max}");
+            assert_eq!(overlay().has_room(2, is_durable, max), has_room, "{max}");
         }
     }
 }

@@ -9,7 +9,8 @@
 
 mod overlay;
 
-pub use overlay::{ConsumersOverlay, DecidedConsumers};
+pub(in crate::ledger) use overlay::ConsumersOverlay;
+pub use overlay::DecidedConsumers;
 
 use crate::ledger::facts::entry::Entry;
 use crate::ledger::state::table::{OverlayWriter, StateTable};
