@@ -162,11 +162,11 @@ async fn dial(addresses: &[IpAddr], port: u16) -> Result<TcpStream, DeliveryFail
             Err(_) => last = io::ErrorKind::TimedOut,
         }
     }
-    Err(DeliveryFailure::new(ErrorClass::Connect, format!("Nobody takes the connection: {last}.")))
+    Err(DeliveryFailure::new(ErrorClass::Connect, format!("The connection was not accepted: {last}.")))
 }
 
 fn target_refused() -> DeliveryFailure {
-    let message = "The target's host does not lead to an address in the public internet; nothing was sent. \
+    let message = "The target's host has no address in the public internet; nothing was sent. \
         `dispatch.allow_private_targets: true` allows others.";
     DeliveryFailure::new(ErrorClass::TargetRefused, message)
 }

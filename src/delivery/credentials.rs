@@ -171,7 +171,7 @@ pub(crate) fn roots(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Error::new(Kind::Validation, "The file cannot be read.").with_source(error))?;
     let found = certificates(&text).filter(|found| !found.is_empty());
-    found.ok_or_else(|| Error::new(Kind::Validation, "The file holds no certificates in PEM."))
+    found.ok_or_else(|| Error::new(Kind::Validation, "The file contains no certificates in PEM."))
 }
 
 /// Every certificate in a PEM text; `None` if one of them is not valid.

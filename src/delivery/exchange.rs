@@ -42,7 +42,7 @@ pub(super) async fn exchange(
     bytes_max: usize,
 ) -> Result<ReceiverResponse, ExchangeError> {
     let response = timeout_at(deadline, client.request(request)).await;
-    let response = response.map_err(|_| timed_out("No answer in time."))?.map_err(|error| {
+    let response = response.map_err(|_| timed_out("No response in time."))?.map_err(|error| {
         let failure = DeliveryFailure::of(&error);
         let is_stale = failure.class == ErrorClass::Reset && ConnectionUse::was_used(&error);
         ExchangeError { is_stale, ..failure.into() }
@@ -56,7 +56,7 @@ pub(super) async fn exchange(
         }
         Ok(Err(failure)) => Err(cut_off(failure, parts.status, body.freeze())),
         Err(_) => {
-            let failure = timed_out("The answer did not end in time.");
+            let failure = timed_out("The response did not end in time.");
             Err(cut_off(failure, parts.status, body.freeze()))
         }
     }

@@ -90,7 +90,7 @@ impl DeliveryFailure {
             }
             cause = error.source();
         }
-        Self::new(ErrorClass::Protocol, "The answer is not HTTP, or was broken off against its rules.")
+        Self::new(ErrorClass::Protocol, "The response is not HTTP, or ended against its rules.")
     }
 }
 
@@ -112,7 +112,7 @@ fn of_one(error: &(dyn StdError + 'static)) -> Option<DeliveryFailure> {
     }
     let error = error.downcast_ref::<hyper::Error>()?;
     if error.is_parse_too_large() {
-        return Some(DeliveryFailure::new(ErrorClass::TooLarge, "The head of the answer is too large."));
+        return Some(DeliveryFailure::new(ErrorClass::TooLarge, "The head of the response is too large."));
     }
     let ended = error.is_incomplete_message() || error.is_closed() || error.is_canceled() || error.is_timeout();
     ended.then(reset)
@@ -134,7 +134,7 @@ fn of_io(error: &io::Error) -> Option<DeliveryFailure> {
 }
 
 fn reset() -> DeliveryFailure {
-    DeliveryFailure::new(ErrorClass::Reset, "The connection ended before the answer was complete.")
+    DeliveryFailure::new(ErrorClass::Reset, "The connection ended before the response was complete.")
 }
 
 /// What rustls has to say against the other side.

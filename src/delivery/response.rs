@@ -79,11 +79,13 @@ impl ReceiverResponse {
     fn refused(&self) -> DeliveryFailure {
         let code = self.status.as_u16();
         let (class, message) = match code {
-            300..400 => (ErrorClass::Http3xx, format!("The receiver answered {code}; redirects are not followed.")),
-            410 => (ErrorClass::Http4xx, "The receiver answered 410: it wants no more.".to_owned()),
-            400..500 => (ErrorClass::Http4xx, format!("The receiver answered {code}.")),
-            500..600 => (ErrorClass::Http5xx, format!("The receiver answered {code}.")),
-            _ => (ErrorClass::HttpOther, format!("The receiver answered {code}.")),
+            300..400 => {
+                (ErrorClass::Http3xx, format!("The receiver responded with {code}; redirects are not followed."))
+            }
+            410 => (ErrorClass::Http4xx, "The receiver responded with 410: it wants no further deliveries.".to_owned()),
+            400..500 => (ErrorClass::Http4xx, format!("The receiver responded with {code}.")),
+            500..600 => (ErrorClass::Http5xx, format!("The receiver responded with {code}.")),
+            _ => (ErrorClass::HttpOther, format!("The receiver responded with {code}.")),
         };
         DeliveryFailure::new(class, message)
     }
@@ -92,7 +94,7 @@ impl ReceiverResponse {
 fn cut() -> DeliveryFailure {
     DeliveryFailure::new(
         ErrorClass::TooLarge,
-        "The answer was not read to its end: it is too large. Its status counts.",
+        "The response was not read to its end: it is too large. Its status counts.",
     )
 }
 

@@ -129,11 +129,11 @@ async fn fetch(client: &OAuthClient, fetching: TokenFetch<'_>) -> Result<AccessT
         let status = answer.status.as_u16();
         let code = serde_json::from_slice::<TokenRefusal>(&answer.body).ok().map(|refusal| refusal.error);
         let code = code.filter(|code| is_code(code)).map_or(String::new(), |code| format!(" ({code})"));
-        return Err(refused(&format!("the token endpoint answered {status}{code}")));
+        return Err(refused(&format!("the token endpoint responded with {status}{code}")));
     }
     let issued = serde_json::from_slice::<TokenResponse>(&answer.body).ok();
     let issued = issued.filter(|issued| issued.token_type.eq_ignore_ascii_case("bearer"));
-    let issued = issued.ok_or_else(|| refused("the token endpoint's answer has no bearer token"))?;
+    let issued = issued.ok_or_else(|| refused("the token endpoint's response has no bearer token"))?;
     let header = Some(issued.access_token).filter(|token| (1..=CREDENTIAL_BYTES_MAX).contains(&token.len()));
     let header = header.and_then(|token| secret_header(&format!("Bearer {token}")));
     let header = header.ok_or_else(|| refused("the token cannot be sent in a header"))?;

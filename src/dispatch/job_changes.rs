@@ -52,7 +52,7 @@ impl DispatchWorker {
             self.planner.remove_jobs(key, &jobs, now);
             for sequence in jobs {
                 if let Err(error) = self.offer_changed(ledger, key, sequence, now).await {
-                    tracing::warn!(%error, %lane, %sequence, "a changed job cannot be planned alone; its lane is built anew");
+                    tracing::warn!(%error, %lane, %sequence, "a changed job cannot be planned alone; its lane is rebuilt");
                     self.known.remove(&lane);
                     self.must_reconcile = true;
                     break;

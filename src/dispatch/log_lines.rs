@@ -18,10 +18,10 @@ pub(super) fn log_failure(source: &LaneSource, event: Uuid, attempt: &JobAttempt
         }
         NextStep::Later(until) => {
             let next_try = Timestamp::from_millis(until).to_string();
-            tracing::debug!(subscription, %event, attempt = attempts, status, next_try, "a delivery was put off");
+            tracing::debug!(subscription, %event, attempt = attempts, status, next_try, "a delivery was deferred");
         }
         NextStep::Gone => {
-            let message = "the receiver is gone; the subscription pauses";
+            let message = "the receiver is gone (410); the subscription is paused";
             tracing::info!(subscription, %event, attempt = attempts, status, message);
         }
         _ => {

@@ -96,7 +96,7 @@ impl DispatchWorker {
             tracing::warn!(
                 open,
                 most,
-                "no more jobs may be open (dispatch.max_open_jobs): deliveries wait until some end"
+                "the limit of open jobs is reached (dispatch.max_open_jobs): jobs that were not attempted yet wait until some end"
             );
         }
         self.is_full = is_full;
@@ -121,7 +121,7 @@ impl DispatchWorker {
             return pool;
         }
         if self.without_pool.insert(lane, pool.clone()).is_none() {
-            tracing::warn!(%lane, pool, "a pool does not exist; the default pool delivers in its place");
+            tracing::warn!(%lane, pool, "a pool does not exist; the default pool delivers instead");
         }
         DEFAULT_POOL.to_owned()
     }

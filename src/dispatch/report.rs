@@ -160,7 +160,7 @@ fn expire(
 }
 
 fn pause(row: &SubscriptionRow, decision: &mut Decision<'_>) -> Result<()> {
-    let reason = "The receiver answered 410 Gone.";
+    let reason = "The receiver responded with 410 Gone.";
     let what = DispatchFact::SubscriptionPaused { id: row.id, by: BROKER.to_owned(), reason: Some(reason.to_owned()) };
     decision.add_entry(Entry::Dispatch { what })?;
     announce(&OperationalEvent::Paused { row, by: BROKER, reason: Some(reason) }, decision)
@@ -221,8 +221,8 @@ fn topic_of(row: &SubscriptionRow, decision: &Decision<'_>) -> TopicId {
 fn deferral_reason(attempt: &JobAttempt) -> String {
     match (&attempt.error, attempt.status) {
         (Some(error), _) => error.message.clone(),
-        (None, Some(200..300)) => "The receiver answered `ack: false`.".to_owned(),
-        (None, Some(status)) => format!("The receiver answered {status} with Retry-After."),
+        (None, Some(200..300)) => "The receiver responded with `ack: false`.".to_owned(),
+        (None, Some(status)) => format!("The receiver responded with {status} and Retry-After."),
         (None, None) => String::new(),
     }
 }

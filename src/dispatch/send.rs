@@ -250,7 +250,7 @@ async fn attempt(context: &DispatchContext, delivery: DeliveryRequest<'_>) -> At
 
 /// The broker failed, not the receiver.
 fn internal_failure() -> AttemptReport {
-    let detail = "The broker failed over this delivery; see its log.";
+    let detail = "The broker failed to make this delivery; see its log output.";
     failed_attempt(AttemptOutcome::Failed { retryable: false }, ErrorClass::Payload, detail)
 }
 

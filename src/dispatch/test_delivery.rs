@@ -33,7 +33,7 @@ impl TestDeliveryLimiter {
         let next = (*paid_at).max(now) + TRY_MILLIS;
         let over = next - now - TRIES_AT_ONCE * TRY_MILLIS;
         if over > 0 {
-            let detail = "Subscriptions are tried out too often; once a second is allowed, and a few more at a time.";
+            let detail = "Too many test deliveries; one per second is allowed, and a few more at a time.";
             let wait = u32::try_from(over.div_euclid(1000) + 1).unwrap_or(1);
             return Err(Error::new(Kind::Overloaded, detail).with_retry_after(wait));
         }

@@ -203,7 +203,7 @@ impl DispatchWorker {
                 WorkerStep::Wait([self.planner.next_time(), wake, unbuilt].into_iter().flatten().min())
             }
             Err(error) => {
-                tracing::warn!(%error, "jobs cannot be read at the moment");
+                tracing::warn!(%error, "events cannot be read for dispatch; this is retried");
                 WorkerStep::Wait(Some(now.saturating_add(1000)))
             }
         }
@@ -366,7 +366,7 @@ impl DispatchWorker {
         }
         let Some(ledger) = self.ledger.upgrade() else { return };
         if let Err(error) = self.flush(&ledger).await {
-            tracing::warn!(%error, "what came of the last deliveries could not be written; they are made again");
+            tracing::warn!(%error, "the results of the last deliveries could not be recorded; they are made again");
         }
         if ledger.log().is_shared() && self.holds_lease(&ledger, ledger.now()) {
             // Another broker need not wait until the lease expires.

@@ -30,7 +30,7 @@ impl Subscriptions<'_> {
             },
             ConsentAnswer::Withheld { status } => {
                 let detail = format!(
-                    "answered {status} without `WebHook-Allowed-Origin`: the receiver must consent, or leave `handshake` out"
+                    "responded with {status} and without `WebHook-Allowed-Origin`: the receiver must consent, or leave `handshake` out"
                 );
                 Err(Error::invalid("/target", detail))
             }

@@ -41,7 +41,7 @@ impl Command for CreateSubscription {
             check_pool(decision, self.definition.pool.as_deref())?;
         }
         if !decision.dispatch().has_room() {
-            let detail = "This broker holds as many subscriptions as it may; delete some.";
+            let detail = "This broker has its maximum number of subscriptions; delete some.";
             return Err(Error::new(Kind::Overloaded, detail).with_retry_after(60));
         }
         let tail = decision.tail(self.number);
@@ -121,7 +121,7 @@ pub(crate) fn check_pool(decision: &Decision<'_>, pool: Option<&str>) -> Result<
 
 /// The refusal of a pool that does not exist.
 pub(super) fn unknown_pool() -> Error {
-    Error::invalid("/pool", "is no pool of this broker; make it first, or choose another one")
+    Error::invalid("/pool", "is not a pool of this broker; create it first, or choose another one")
 }
 
 fn size_of_definition(it: &NewSubscription) -> usize {
@@ -201,7 +201,7 @@ impl Command for StartReplay {
     fn decide(&self, decision: &mut Decision<'_>) -> Result<()> {
         decision.dispatch().subscription_row(self.subscription)?;
         if !decision.dispatch().has_room_for_replays(self.subscription) {
-            let detail = "This subscription runs as many replays as it may; wait for one to end.";
+            let detail = "This subscription runs its maximum number of replays; retry when one has ended.";
             return Err(Error::new(Kind::Overloaded, detail).with_retry_after(60));
         }
         let Self { id, subscription, from, to } = *self;
@@ -245,7 +245,7 @@ impl Command for CreatePool {
             None => (),
         }
         if !decision.dispatch().has_room_for_pools() {
-            let detail = "This broker holds as many pools as it may; delete some.";
+            let detail = "This broker has its maximum number of pools; delete some.";
             return Err(Error::new(Kind::Overloaded, detail).with_retry_after(60));
         }
         put_pool(decision, self.0.clone())

@@ -33,7 +33,7 @@ use crate::events::{CallerContext, before_earliest};
 use crate::ledger::{
     LaneProgress, Ledger, ReplyRecorder, SubscriptionRow, answer_or_repeat, decide_until_known, read_failed,
 };
-use crate::logs::{LocatedTopic, LogRef, Logs};
+use crate::logs::{LocatedTopic, LogRef};
 use contract::{
     Cursor, Error, Kind, NewSecret, NewSubscription, Offset, Page, Result, SecretKind, Sequence, StartFrom,
     Subscription, SubscriptionChange, SubscriptionWithSecret, TargetBreaker, Timestamp, Violation, limits,

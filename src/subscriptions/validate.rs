@@ -86,7 +86,7 @@ pub(super) fn exposure(it: &SecretExposure<'_>, dispatch: &DispatchConfig) -> Re
     host("/target", it.target, dispatch)?;
     let target = DeliveryTarget::parse("/target", it.target)?;
     if it.has_secrets && !target.is_encrypted() && !dispatch.allow_private_targets {
-        let detail = "must be https with `auth` or `signing`: over http anybody on the way reads and replays it; \
+        let detail = "must be https with `auth` or `signing`: over http anyone on the path can read and replay it; \
             `dispatch.allow_private_targets: true` allows it";
         return Err(Error::invalid("/target", detail));
     }

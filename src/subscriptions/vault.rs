@@ -275,12 +275,12 @@ fn random_key() -> std::io::Result<[u8; KEY_BYTES]> {
 }
 
 fn no_key() -> Error {
-    let detail = "needs a key to be kept with, and the broker has none: its operator must set `dispatch.secret_key`";
+    let detail = "needs an encryption key, and the broker has none: its operator must set `dispatch.secret_key`";
     Error::invalid("/signing", detail)
 }
 
 fn failed() -> Error {
-    Error::new(Kind::Unavailable, "Secrets could not be sealed; see the server's log.").with_retry_after(5)
+    Error::new(Kind::Unavailable, "Secrets could not be encrypted; see the server's log output.").with_retry_after(5)
 }
 
 #[cfg(test)]

@@ -99,10 +99,10 @@ async fn a_new_token_that_is_refused_is_not_renewed() {
 async fn without_a_token_nothing_is_sent_and_the_attempt_says_why() {
     let long = format!(r#"{{"access_token":"{}","token_type":"bearer"}}"#, "x".repeat(9000));
     for (status, body, told) in [
-        (400, r#"{"error":"invalid_client"}"#, "answered 400 (invalid_client)"),
-        (400, r#"{"error":"<b>s3cret</b>"}"#, "answered 400."),
+        (400, r#"{"error":"invalid_client"}"#, "responded with 400 (invalid_client)"),
+        (400, r#"{"error":"<b>s3cret</b>"}"#, "responded with 400."),
         (302, "", "answered 302."),
-        (500, "oops", "answered 500."),
+        (500, "oops", "responded with 500."),
         (200, "oops", "has no bearer token"),
         (200, r#"{"access_token":"t","token_type":"mac"}"#, "has no bearer token"),
         (200, r#"{"access_token":"","token_type":"bearer"}"#, "cannot be sent in a header"),

@@ -11,19 +11,19 @@ fn a_deferred_job_says_why_until_when_and_how_often() {
         answer mail/1 defer60 defer60 500 defer60
         deferred mail/1             -> no
         run                         -> mail/1:defer60
-        deferred mail/1             -> 1 in 60000: The receiver answered 503 with Retry-After.
+        deferred mail/1             -> 1 in 60000: The receiver responded with 503 and Retry-After.
         job mail/1                  -> PENDING tried 0 in 60000
         advance 60000
         run                         -> mail/1:defer60
         reopen
-        deferred mail/1             -> 2 in 60000: The receiver answered 503 with Retry-After.
+        deferred mail/1             -> 2 in 60000: The receiver responded with 503 and Retry-After.
         advance 60000
         run                         -> mail/1:500
         deferred mail/1             -> no
         job mail/1                  -> PENDING tried 1 in 5000
         advance 5000
         run                         -> mail/1:defer60
-        deferred mail/1             -> 1 in 60000: The receiver answered 503 with Retry-After.
+        deferred mail/1             -> 1 in 60000: The receiver responded with 503 and Retry-After.
         job mail/1                  -> PENDING tried 1 in 60000
         advance 60000
         run                         -> mail/1:200
@@ -43,14 +43,14 @@ fn a_receiver_that_always_defers_by_a_second_is_asked_less_and_less_often() {
         answer mail/1{answers}
         {quick}
         run                         -> mail/1:defer1
-        deferred mail/1             -> 9 in 2000: The receiver answered 503 with Retry-After.
+        deferred mail/1             -> 9 in 2000: The receiver responded with 503 and Retry-After.
         advance 2000
         run                         -> mail/1:defer1
-        deferred mail/1             -> 10 in 4000: The receiver answered 503 with Retry-After.
+        deferred mail/1             -> 10 in 4000: The receiver responded with 503 and Retry-After.
         retry mail/1                -> QUEUED
         deferred mail/1             -> no
         run                         -> mail/1:defer1
-        deferred mail/1             -> 1 in 1000: The receiver answered 503 with Retry-After.
+        deferred mail/1             -> 1 in 1000: The receiver responded with 503 and Retry-After.
     "
     ));
 }

@@ -7,7 +7,7 @@
 //! drop-pool p              -> INVALID_STATE
 //! old-drop-pool p                                     as versions did that did not look for users
 //! old-unsubscribe mail                                as versions did that left letters open
-//! deferred mail/1          -> 2 in 1000: The receiver answered 503 with Retry-After.
+//! deferred mail/1          -> 2 in 1000: The receiver responded with 503 and Retry-After.
 //! breaker mail             -> Open after 10 next in 30000
 //! close-breaker mail
 //! rotate mail 0                                       a new signing secret, with so many seconds of grace

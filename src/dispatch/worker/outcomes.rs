@@ -60,7 +60,7 @@ impl DispatchWorker {
         };
         let is_alive = is_alive(attempt.outcome, attempt.status);
         if let Some(turned) = is_alive.and_then(|is_alive| self.planner.record_call(&target, is_alive, now)) {
-            tracing::warn!(?turned, "a target's standing has changed");
+            tracing::warn!(?turned, "the circuit breaker of a target changed");
             self.announce_target(&target, turned);
         }
         let number = job.tried.saturating_add(1);
@@ -92,7 +92,7 @@ impl DispatchWorker {
         let tell = AnnounceTarget { target: target.to_owned(), is_failing: turned == BreakerChange::Failing };
         tokio::spawn(async move {
             if let Err(error) = ledger.submit(tell).await {
-                tracing::warn!(%error, "nobody could be told that a target's standing has changed");
+                tracing::warn!(%error, "an operations event about a target could not be stored");
             }
         });
     }

@@ -96,7 +96,7 @@ impl DispatchWorker {
     /// Results that could not be recorded become part of the next report.
     fn merge_unrecorded(&mut self, report: RecordDeliveries, error: &Error) {
         if self.record_again_at.is_none() {
-            tracing::warn!(%error, "what came of deliveries could not be written; nothing is sent until it is");
+            tracing::warn!(%error, "results of deliveries could not be recorded; nothing is sent until they are");
         }
         self.record_again_at = Some(self.clock.now().saturating_add(RECORD_RETRY_MILLIS));
         for (lane, of_lane) in report.lanes {

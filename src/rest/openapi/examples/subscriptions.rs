@@ -65,7 +65,7 @@ pub(in crate::rest::openapi) fn subscription() -> Value {
 }
 
 pub(in crate::rest::openapi) fn deferral() -> Value {
-    json!({"count": 1, "reason": "The receiver answered 503 with Retry-After.", "at": AT, "until": "2025-12-03T12:01:00.000Z"})
+    json!({"count": 1, "reason": "The receiver responded with 503 and Retry-After.", "at": AT, "until": "2025-12-03T12:01:00.000Z"})
 }
 
 pub(in crate::rest::openapi) fn breaker() -> Value {
@@ -85,7 +85,7 @@ pub(in crate::rest::openapi) fn change() -> Value {
 }
 
 pub(in crate::rest::openapi) fn pause() -> Value {
-    json!({"since": AT, "by": "broker", "reason": "The receiver answered 410 Gone."})
+    json!({"since": AT, "by": "broker", "reason": "The receiver responded with 410 Gone."})
 }
 
 pub(in crate::rest::openapi) fn group() -> Value {
@@ -113,7 +113,7 @@ pub(in crate::rest::openapi) fn attempt() -> Value {
         "at": AT,
         "durationMs": 31,
         "status": 500,
-        "error": {"class": "http_5xx", "message": "The receiver answered 500."},
+        "error": {"class": "http_5xx", "message": "The receiver responded with 500."},
         "response": "oops",
         "token": 20_072,
     })
