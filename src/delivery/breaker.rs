@@ -76,11 +76,11 @@ impl CircuitBreakers {
         self.lock().remove(target);
     }
 
-    /// A person retried a job at `wished_at`: if no call has failed since, the next job is the probe and does not wait
+    /// A person retried a job at `retried_at`: if no call has failed since, the next job is the probe and does not wait
     /// for the breaker.
-    pub(crate) fn request_probe(&self, target: &str, wished_at: i64, now: i64) {
+    pub(crate) fn request_probe(&self, target: &str, retried_at: i64, now: i64) {
         let mut breakers = self.lock();
-        let Some(breaker) = breakers.get_mut(target).filter(|breaker| breaker.failed_at < wished_at) else { return };
+        let Some(breaker) = breakers.get_mut(target).filter(|breaker| breaker.failed_at < retried_at) else { return };
         breaker.open_until = breaker.open_until.map(|until| until.min(now));
     }
 

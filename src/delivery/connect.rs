@@ -271,8 +271,9 @@ mod tests {
         for (allow_private, expected) in [(false, 2), (true, 5)] {
             let resolver = Arc::<ResolverTable>::clone(&names);
             let (connect_timeout, places) = (Duration::ZERO, Arc::new(Semaphore::new(1)));
-            let ways = ConnectSettings { resolver, allow_private, connect_timeout, open: Arc::default(), places };
-            let connector = OriginConnector { settings: Arc::new(ways), origin: Arc::clone(&origin), encryption: None };
+            let settings = ConnectSettings { resolver, allow_private, connect_timeout, open: Arc::default(), places };
+            let connector =
+                OriginConnector { settings: Arc::new(settings), origin: Arc::clone(&origin), encryption: None };
             let addresses = connector.addresses().await.unwrap();
             assert_eq!(addresses.len(), expected, "{addresses:?}");
         }

@@ -74,7 +74,7 @@ impl WebhookDeliverer {
             sent.insert(AUTHORIZATION, token.header.clone());
         }
         let answer = self.exchange(question.target, question.identity, request, deadline).await;
-        answer.map_err(|broken| broken.failure)
+        answer.map_err(|error| error.failure)
     }
 }
 

@@ -180,7 +180,7 @@ impl WebhookDeliverer {
         let duration = begun.elapsed();
         match ended {
             Ok(answer) => self.report_response(&answer, after(delivery.at, duration), duration),
-            Err(broken) => self.report_failure(broken, duration),
+            Err(error) => self.report_failure(error, duration),
         }
     }
 
@@ -209,8 +209,8 @@ impl WebhookDeliverer {
         let request = || request::request(delivery, token.map(|token| &token.header), self.user_agent());
         match self.exchange(delivery.target, delivery.identity, request()?, deadline).await {
             // The receiver was just closing the kept connection: that is not a failure of the delivery.
-            Err(broken) if broken.is_stale => {
-                tracing::debug!(failure = %broken.failure, "a kept connection was closed; sent once more on a new one");
+            Err(error) if error.is_stale => {
+                tracing::debug!(failure = %error.failure, "a kept connection was closed; sent once more on a new one");
                 self.0.pool.renew(delivery.target, delivery.identity)?;
                 self.exchange(delivery.target, delivery.identity, request()?, deadline).await
             }
@@ -259,8 +259,8 @@ impl WebhookDeliverer {
         }
     }
 
-    fn report_failure(&self, broken: ExchangeError, duration: Duration) -> AttemptReport {
-        let ExchangeError { failure, status, body, .. } = broken;
+    fn report_failure(&self, error: ExchangeError, duration: Duration) -> AttemptReport {
+        let ExchangeError { failure, status, body, .. } = error;
         AttemptReport {
             outcome: AttemptOutcome::Failed { retryable: failure.retryable },
             status: status.map(|status| status.as_u16()),
@@ -278,8 +278,8 @@ impl WebhookDeliverer {
         text.get(..text.floor_char_boundary(bytes_max)).unwrap_or_default().to_owned()
     }
 
-    fn allowed_timeout(&self, asked: Duration) -> Duration {
-        asked.min(self.0.policy.timeout_max)
+    fn allowed_timeout(&self, requested: Duration) -> Duration {
+        requested.min(self.0.policy.timeout_max)
     }
 
     fn user_agent(&self) -> &HeaderValue {

@@ -47,7 +47,7 @@ const PING_INTERVAL: Duration = Duration::from_secs(15);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl ClientPool {
-    pub(super) fn new(policy: &DeliveryPolicy, ways: ConnectSettings) -> Self {
+    pub(super) fn new(policy: &DeliveryPolicy, settings: ConnectSettings) -> Self {
         let mut builder = legacy::Client::builder(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
@@ -63,7 +63,7 @@ impl ClientPool {
         Self {
             clients: Mutex::new(LruMap::new(policy.targets_max)),
             builder,
-            settings: Arc::new(ways),
+            settings: Arc::new(settings),
             trust: TrustStore::new(policy.extra_roots.clone()),
             connections_max: policy.connections_max,
             allowed_hosts: policy.allowed_hosts.clone(),

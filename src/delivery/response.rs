@@ -110,9 +110,9 @@ fn refused_for(body: &[u8]) -> Option<u64> {
     // A list would be accepted as the members in order.
     let is_object = body.trim_ascii_start().starts_with(b"{");
     let refusal: AckBody = is_object.then(|| serde_json::from_slice(body).ok()).flatten()?;
-    let asked = refusal.delay_seconds.and_then(|delay| delay.as_f64()).filter(|delay| *delay >= 0.0);
+    let requested = refusal.delay_seconds.and_then(|delay| delay.as_f64()).filter(|delay| *delay >= 0.0);
     // A float becomes the nearest integer; the largest ones saturate.
-    (!refusal.ack).then(|| asked.map_or(DEFER_SECONDS_DEFAULT, |delay| delay.ceil() as u64))
+    (!refusal.ack).then(|| requested.map_or(DEFER_SECONDS_DEFAULT, |delay| delay.ceil() as u64))
 }
 
 /// `Retry-After`, in seconds from now; a date that has passed is 0.

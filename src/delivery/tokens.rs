@@ -142,8 +142,8 @@ async fn fetch(client: &OAuthClient, fetching: TokenFetch<'_>) -> Result<AccessT
 
 /// A failure of the token endpoint, distinct from one of the target.
 fn of_endpoint(failure: &DeliveryFailure) -> DeliveryFailure {
-    let told = DeliveryFailure::new(ErrorClass::Auth, format!("No access token, at the token endpoint: {failure}"));
-    if failure.retryable { told } else { told.for_good() }
+    let failed = DeliveryFailure::new(ErrorClass::Auth, format!("No access token, at the token endpoint: {failure}"));
+    if failure.retryable { failed } else { failed.for_good() }
 }
 
 /// Whether it is a well-formed error code of bounded length.

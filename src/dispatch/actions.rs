@@ -73,9 +73,9 @@ impl DispatchJobs<'_> {
             scheduled_for: new.scheduled_for.map(|at| at.millis()),
         };
         // It has no history yet, so its row alone is shown.
-        let (now, home) = (ledger.now(), Arc::clone(ledger));
+        let (now, task_ledger) = (ledger.now(), Arc::clone(ledger));
         let shown = move |row: &TaskRow| {
-            JobSubject::Task(Arc::clone(&home), row.clone()).view(JobSnapshot::not_begun(now.max(row.at)))
+            JobSubject::Task(Arc::clone(&task_ledger), row.clone()).view(JobSnapshot::not_begun(now.max(row.at)))
         };
         let seen = shown.clone();
         let recorder = recorder.map_answer(move |row| Some(Ok(seen(row))));

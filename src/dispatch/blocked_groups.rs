@@ -145,7 +145,7 @@ impl DispatchJobs<'_> {
             let page = read(lane, &mut after).await?;
             let Some(last) = page.last().map(|record| record.header.sequence) else { return Ok(true) };
             for record in &page {
-                let group = EventSummary::at(&record.body).and_then(|peek| peek.group());
+                let group = EventSummary::at(&record.body).and_then(|summary| summary.group());
                 let Some(place) = group.and_then(|group| places.get(&group)) else { continue };
                 let sequence = record.header.sequence;
                 let rows = lane.ledger.dispatch();

@@ -135,8 +135,8 @@ impl TopicFeeder {
 
     /// The scanned offset of a lane in a cohort.
     pub(super) fn scanned(&self, key: LaneKey) -> Option<Sequence> {
-        let cursor = self.cohorts.iter().find(|cohort| cohort.lanes.contains(&key))?.scanned;
-        Some(self.lanes.get(&key)?.until.map_or(cursor, |until| cursor.min(until)))
+        let of_cohort = self.cohorts.iter().find(|cohort| cohort.lanes.contains(&key))?.scanned;
+        Some(self.lanes.get(&key)?.until.map_or(of_cohort, |until| of_cohort.min(until)))
     }
 
     /// The last sequence of a lane of a replay.
@@ -186,10 +186,10 @@ impl TopicFeeder {
         planner: &mut Planner,
         now: i64,
     ) -> Result<bool> {
-        let Some(mut cursor) = self.cohorts.get(place).map(|cohort| cohort.scanned).filter(|it| *it < tail) else {
+        let Some(mut scanned) = self.cohorts.get(place).map(|cohort| cohort.scanned).filter(|it| *it < tail) else {
             return Ok(false);
         };
-        let page = read(ledger, number, &mut cursor).await?;
+        let page = read(ledger, number, &mut scanned).await?;
         let Some(last) = page.last().map(|record| record.header.sequence) else { return Ok(false) };
         let mut cohort = self.cohorts.remove(place);
         let mut failures = FilterStats::default();
@@ -254,7 +254,7 @@ impl TopicFeeder {
     }
 
     fn look_up(&mut self, type_tag: u64, record: &Record) -> Arc<Vec<LaneKey>> {
-        let event_type = EventSummary::at(&record.body).map(|peek| peek.event_type).unwrap_or_default();
+        let event_type = EventSummary::at(&record.body).map(|summary| summary.event_type).unwrap_or_default();
         let wanted = self.lanes.iter().filter(|(_, reading)| reading.subscription.matches_type(&event_type));
         let wanted = Arc::new(wanted.map(|(key, _)| *key).collect::<Vec<_>>());
         self.index.insert(type_tag, Arc::clone(&wanted));
@@ -286,8 +286,8 @@ impl TopicFeeder {
             }
             return Ok(true);
         }
-        let mut cursor = scanned;
-        let page = read(ledger, number, &mut cursor).await?;
+        let mut now_scanned = scanned;
+        let page = read(ledger, number, &mut now_scanned).await?;
         let mut failures = FilterStats::default();
         for record in page {
             let sequence = record.header.sequence;
@@ -297,21 +297,21 @@ impl TopicFeeder {
             if reading.subscription.matches(&record, &mut failures) && reading.takes(ledger, &record, &mut failures) {
                 offer(&ledger.dispatch(), key, &reading.subscription, &record, planner, now);
             }
-            cursor = sequence;
+            now_scanned = sequence;
         }
-        planner.set_scanned(key, cursor);
-        Ok(cursor > scanned)
+        planner.set_scanned(key, now_scanned);
+        Ok(now_scanned > scanned)
     }
 }
 
 /// A page behind `scanned`, which skips removed events.
-async fn read(ledger: &Ledger, number: TopicNumber, cursor: &mut Sequence) -> Result<Vec<Record>> {
+async fn read(ledger: &Ledger, number: TopicNumber, scanned: &mut Sequence) -> Result<Vec<Record>> {
     loop {
-        match ledger.log().read(ReadRange::Topic(number, *cursor), PAGE).await {
-            Err(LogError::Trimmed(earliest)) if earliest.get() > cursor.get() + 1 => {
-                *cursor = Sequence(earliest.get() - 1);
+        match ledger.log().read(ReadRange::Topic(number, *scanned), PAGE).await {
+            Err(LogError::Trimmed(earliest)) if earliest.get() > scanned.get() + 1 => {
+                *scanned = Sequence(earliest.get() - 1);
             }
-            Err(error) => return Err(unreadable(ledger, ReadRange::Topic(number, *cursor), error).await),
+            Err(error) => return Err(unreadable(ledger, ReadRange::Topic(number, *scanned), error).await),
             Ok(page) => return Ok(page),
         }
     }

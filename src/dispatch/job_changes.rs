@@ -73,8 +73,8 @@ impl DispatchWorker {
         let (topic, is_dead) = (*topic, matches!(row.standing, JobState::Dead { .. }));
         let Some((event, group)) = row_event(ledger, topic, sequence, &row).await? else { return Ok(()) };
         let Some(rules) = self.planner.rules(key).cloned() else { return Ok(()) };
-        if let Some(wished_at) = row.aged_from {
-            self.context.breakers.request_probe(&rules.target, wished_at, now);
+        if let Some(retried_at) = row.aged_from {
+            self.context.breakers.request_probe(&rules.target, retried_at, now);
         }
         if !is_dead || rules.mode == DispatchMode::BlockOnError {
             let group = group.filter(|_| rules.mode != DispatchMode::Immediate);

@@ -52,7 +52,9 @@ impl DispatchJobs<'_> {
             }
             let Some(lane) = lane_of(&ledger, lane) else { continue };
             match &event {
-                Some((home, header)) if Arc::ptr_eq(home, &ledger) && header.topic.0 == lane.row.number => {
+                Some((event_ledger, header))
+                    if Arc::ptr_eq(event_ledger, &ledger) && header.topic.0 == lane.row.number =>
+                {
                     self.list_event(&lane, header.sequence, &mut list).await?;
                 }
                 Some(_) => (),
@@ -71,20 +73,20 @@ impl DispatchJobs<'_> {
         let mut lanes = Vec::new();
         for ledger in self.logs.ledgers() {
             let rows = ledger.dispatch();
-            let meant = match subscription {
+            let wanted = match subscription {
                 None => None,
                 Some(name) => match id.and_then(|id| rows.subscription(id)).or_else(|| rows.by_code(name)) {
                     Some(row) => Some(row.id),
                     None => continue,
                 },
             };
-            let is_meant = |id: Uuid| meant.is_none_or(|meant| meant == id);
-            let subscriptions: Box<dyn Iterator<Item = &SubscriptionRow>> = match meant {
+            let is_wanted = |id: Uuid| wanted.is_none_or(|wanted| wanted == id);
+            let subscriptions: Box<dyn Iterator<Item = &SubscriptionRow>> = match wanted {
                 Some(id) => Box::new(rows.subscription(id).into_iter()),
                 None => Box::new(rows.subscriptions()),
             };
             lanes.extend(subscriptions.map(|row| (row.id, Arc::clone(&ledger))));
-            let replays = rows.replays().filter(|(_, replay)| is_meant(replay.subscription));
+            let replays = rows.replays().filter(|(_, replay)| is_wanted(replay.subscription));
             lanes.extend(replays.map(|(id, _)| (id, Arc::clone(&ledger))));
         }
         if lanes.is_empty() && subscription.is_some() {

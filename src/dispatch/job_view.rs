@@ -113,21 +113,21 @@ fn event_view(lane: &EventLane, record: &Record, snapshot: JobSnapshot) -> Dispa
     let expires = aged_from.saturating_add(i64::from(definition.max_age_seconds) * 1000);
     let delay = if lane.replay.is_some() { 0 } else { i64::from(definition.delay_seconds) * 1000 };
     let (due, is_paused) = (time.saturating_add(delay), lane.row.paused.is_some());
-    let stands = StatusFacts { expires, due, now: snapshot.now, is_in_flight: snapshot.is_in_flight, is_paused };
-    let (status, scheduled, dead_letter) = stands.status(snapshot.slot.as_ref());
+    let facts = StatusFacts { expires, due, now: snapshot.now, is_in_flight: snapshot.is_in_flight, is_paused };
+    let (status, scheduled, dead_letter) = facts.status(snapshot.slot.as_ref());
     let deferred = snapshot.deferred();
-    let peek = EventSummary::at(&record.body);
-    let group = peek.as_ref().and_then(EventSummary::group);
+    let summary = EventSummary::at(&record.body);
+    let group = summary.as_ref().and_then(EventSummary::group);
     DispatchJob {
         id: job_id(JobKey { lane: lane.lane, sequence }),
         kind: JobKind::Event,
-        code: peek.as_ref().map(|peek| peek.event_type.clone()).unwrap_or_default(),
+        code: summary.as_ref().map(|summary| summary.event_type.clone()).unwrap_or_default(),
         subscription: Some(definition.code.clone()),
         replay: lane.replay.map(|_| lane.lane),
         event: Some(Uuid::from_u128(record.header.id)),
         topic: Some(definition.topic.clone()),
         sequence: Some(sequence),
-        subject: peek.and_then(|peek| peek.subject),
+        subject: summary.and_then(|summary| summary.subject),
         target: definition.target.clone(),
         status,
         message_group: group.map(|group| format!("{}:{group}", definition.code)),
@@ -147,8 +147,8 @@ fn task_view(row: &TaskRow, snapshot: JobSnapshot) -> DispatchJob {
         _ => None,
     };
     let expires = task_expires(row, open);
-    let stands = StatusFacts { expires, due, now: snapshot.now, is_in_flight: snapshot.is_in_flight, is_paused: false };
-    let (status, scheduled, dead_letter) = stands.status(snapshot.slot.as_ref());
+    let facts = StatusFacts { expires, due, now: snapshot.now, is_in_flight: snapshot.is_in_flight, is_paused: false };
+    let (status, scheduled, dead_letter) = facts.status(snapshot.slot.as_ref());
     let deferred = snapshot.deferred();
     DispatchJob {
         id: row.id.to_string(),

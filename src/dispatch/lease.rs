@@ -4,11 +4,20 @@
 //!   expire.
 
 use super::worker::DispatchWorker;
-use crate::ledger::{Command, Decision, DispatchFact, Entry, Ledger};
+use crate::ledger::{Command, Decision, DispatchFact, DispatchLease, Entry, Ledger};
 use contract::Result;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use uuid::Uuid;
+
+/// Who holds the lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LeaseStatus {
+    /// This worker, until it must renew the lease; `None`: it does not expire.
+    Held { renew_at: Option<i64> },
+    /// Another broker, until then.
+    Elsewhere { until: i64 },
+}
 
 impl DispatchWorker {
     /// Whether this worker holds the lease, so that deliveries may start.
@@ -17,32 +26,31 @@ impl DispatchWorker {
     }
 
     /// Acquires or renews the lease.
-    pub(super) async fn acquire_lease(
-        &self,
-        ledger: &Arc<Ledger>,
-        now: i64,
-    ) -> Result<std::result::Result<Option<i64>, i64>> {
+    pub(super) async fn acquire_lease(&self, ledger: &Arc<Ledger>, now: i64) -> Result<LeaseStatus> {
         let is_alone = !ledger.log().is_shared();
         let (owner, lease_millis) = (self.context.owner, self.context.lease_millis);
+        let renewed_at = |lease: DispatchLease| lease.until.saturating_sub(lease_millis / 3 * 2);
         for _ in 0..2 {
             let lease = ledger.dispatch().lease();
             match lease {
                 Some(lease) if lease.owner == owner => {
-                    let renew = lease.until.saturating_sub(lease_millis / 3 * 2);
-                    if is_alone || now < renew {
-                        return Ok(Ok((!is_alone).then_some(renew)));
+                    let renew_at = renewed_at(lease);
+                    if is_alone || now < renew_at {
+                        return Ok(LeaseStatus::Held { renew_at: (!is_alone).then_some(renew_at) });
                     }
                 }
-                Some(lease) if lease.until > now && !is_alone => return Ok(Err(lease.until)),
+                Some(lease) if lease.until > now && !is_alone => {
+                    return Ok(LeaseStatus::Elsewhere { until: lease.until });
+                }
                 _ => (),
             }
             ledger.submit(TakeLease { owner, lease_millis, is_alone }).await?;
         }
         let lease = ledger.dispatch().lease();
         Ok(match lease {
-            Some(lease) if lease.owner == owner => Ok(Some(lease.until.saturating_sub(lease_millis / 3 * 2))),
-            Some(lease) => Err(lease.until.max(now + 1)),
-            None => Err(now.saturating_add(lease_millis)),
+            Some(lease) if lease.owner == owner => LeaseStatus::Held { renew_at: Some(renewed_at(lease)) },
+            Some(lease) => LeaseStatus::Elsewhere { until: lease.until.max(now + 1) },
+            None => LeaseStatus::Elsewhere { until: now.saturating_add(lease_millis) },
         })
     }
 

@@ -160,6 +160,7 @@ impl Planner {
         let stored = lane.cached.remove(&job.sequence);
         self.cached = self.cached.saturating_sub(bytes_of(stored.as_ref()));
         self.rowless_in_flight += usize::from(!job.has_row);
+        debug_assert!(!self.in_flight.contains_key(&(key, job.sequence)), "a job is in flight twice");
         let flight = InFlightJob { place, scope: lane.rules.scope, job: job.clone(), began: now, probes };
         self.in_flight.insert((key, job.sequence), flight);
         self.queue(key, now);

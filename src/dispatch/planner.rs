@@ -117,13 +117,13 @@ impl Planner {
 
     /// Adds or replaces a lane that was recorded up to `scanned`; nothing of it was offered yet. Jobs in flight stay in
     /// flight.
-    pub(crate) fn put_lane(&mut self, key: LaneKey, rules: LaneRules, through: Sequence, now: i64) {
+    pub(crate) fn put_lane(&mut self, key: LaneKey, rules: LaneRules, scanned: Sequence, now: i64) {
         let pace = self.lanes.get(&key).map(|known| known.pace).unwrap_or_default();
         self.drop_lane(key, now);
-        let mut lane = LanePlan { pace, ..LanePlan::new(rules, through) };
+        let mut lane = LanePlan { pace, ..LanePlan::new(rules, scanned) };
         let mut expiring = Vec::new();
         for ((_, sequence), flight) in self.in_flight.iter().filter(|((of, _), _)| *of == key) {
-            if !flight.job.has_row && *sequence > through {
+            if !flight.job.has_row && *sequence > scanned {
                 self.fresh_jobs += u64::from(lane.fresh.insert(sequence.get()));
             }
             match &flight.place {
@@ -188,10 +188,12 @@ impl Planner {
 
     /// The settled offset of a lane: up to there every job is done or has a row. `scanned`: how far its feeder has read
     /// for it.
-    pub(crate) fn settled(&self, key: LaneKey, reached: Option<Sequence>) -> Option<Sequence> {
+    pub(crate) fn settled(&self, key: LaneKey, feeder_scanned: Option<Sequence>) -> Option<Sequence> {
         let lane = self.lanes.get(&key)?;
-        let scanned = reached.map_or(lane.scanned, |reached| reached.max(lane.scanned));
-        Some(lane.fresh.min().map_or(scanned, |first| Sequence(first.saturating_sub(1)).min(scanned)))
+        let scanned = feeder_scanned.map_or(lane.scanned, |feeder_scanned| feeder_scanned.max(lane.scanned));
+        let settled = lane.fresh.min().map_or(scanned, |first| Sequence(first.saturating_sub(1)).min(scanned));
+        debug_assert!(settled <= scanned, "a lane is settled further than it was scanned");
+        Some(settled)
     }
 
     /// Whether a job is in flight.

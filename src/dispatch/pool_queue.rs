@@ -262,19 +262,19 @@ mod tests {
     #[test]
     fn whoever_waits_gets_a_turn_after_as_many_deliveries_as_priority_is_worth() {
         for (one, other, passed) in [(1, 99, 784), (99, 100, 8), (5, 6, 8), (7, 7, 1), (0, 1000, 8000)] {
-            let mut turns = PoolQueue { begun: 1000, ..PoolQueue::default() };
-            turns.insert(DeliveryClass::Quick, turns.rank(other), lane(2));
-            turns.insert(DeliveryClass::Quick, turns.rank(one), lane(1));
+            let mut queue = PoolQueue { begun: 1000, ..PoolQueue::default() };
+            queue.insert(DeliveryClass::Quick, queue.rank(other), lane(2));
+            queue.insert(DeliveryClass::Quick, queue.rank(one), lane(1));
             let mut count = 0;
             loop {
-                let Some((class, rank, next)) = turns.next(1, |_, _| true) else { panic!("nobody's turn") };
+                let Some((class, rank, next)) = queue.next(1, |_, _| true) else { panic!("nobody's turn") };
                 if next == lane(2) {
                     break;
                 }
-                turns.remove(class, rank, next);
-                turns.begin(class, &"http://a".into());
-                turns.end(class, &"http://a".into());
-                turns.insert(class, turns.rank(one), next);
+                queue.remove(class, rank, next);
+                queue.begin(class, &"http://a".into());
+                queue.end(class, &"http://a".into());
+                queue.insert(class, queue.rank(one), next);
                 count += 1;
             }
             assert!((passed..=passed + 1).contains(&count), "{one} {other}: {count}");
@@ -287,11 +287,11 @@ mod tests {
             for (class, most) in
                 [(DeliveryClass::Quick, 1000), (DeliveryClass::Slow, slow), (DeliveryClass::Replay, replays)]
             {
-                let mut turns = PoolQueue { lanes: 2, ..PoolQueue::default() };
-                turns.insert(class, 0, lane(1));
+                let mut queue = PoolQueue { lanes: 2, ..PoolQueue::default() };
+                queue.insert(class, 0, lane(1));
                 let begun = (0..1000).take_while(|_| {
-                    let next = turns.next(concurrency, |_, _| true);
-                    next.inspect(|(class, ..)| turns.begin(*class, &"http://a".into())).is_some()
+                    let next = queue.next(concurrency, |_, _| true);
+                    next.inspect(|(class, ..)| queue.begin(*class, &"http://a".into())).is_some()
                 });
                 assert_eq!(begun.count(), most, "{concurrency} {class:?}");
             }
@@ -314,16 +314,16 @@ mod tests {
     /// How many of class `class` one lane, or one origin with a lane each, begins beside `others` of that class.
     fn begun(concurrency: u32, class: DeliveryClass, others: u32, is_one_lane: bool) -> u32 {
         let (hanging, other): (Arc<str>, Arc<str>) = ("http://hangs".into(), "http://other".into());
-        let mut turns = PoolQueue::default();
-        turns.add_lane(&hanging);
-        turns.add_lane(&other);
-        (0..others).for_each(|_| turns.begin(class, &other));
+        let mut queue = PoolQueue::default();
+        queue.add_lane(&hanging);
+        queue.add_lane(&other);
+        (0..others).for_each(|_| queue.begin(class, &other));
         let mut lane = PoolShare::default();
         for count in 0..1000 {
-            if turns.share.in_flight == concurrency || !turns.has_share(concurrency, lane, &hanging, class) {
+            if queue.share.in_flight == concurrency || !queue.has_share(concurrency, lane, &hanging, class) {
                 return count;
             }
-            turns.begin(class, &hanging);
+            queue.begin(class, &hanging);
             if is_one_lane {
                 lane.begin(class);
             }

@@ -146,7 +146,7 @@ impl DispatchWorker {
         for feeder in self.feeders.values_mut() {
             feeder.remove(key);
         }
-        self.feeders.retain(|_, walk| !walk.is_empty());
+        self.feeders.retain(|_, feeder| !feeder.is_empty());
     }
 
     /// A lane cannot be built: its secrets cannot be decrypted, or the events of its open jobs cannot be read. It waits, and
@@ -164,21 +164,21 @@ impl DispatchWorker {
 
     async fn build(&mut self, ledger: &Arc<Ledger>, wanted: &DesiredLane, is_first: bool, now: i64) -> Result<()> {
         let key = LaneKey { lane: wanted.lane, part: 0 };
-        let terms = Arc::new(CompiledSubscription::of(&wanted.row, &self.context.vault)?);
+        let subscription = Arc::new(CompiledSubscription::of(&wanted.row, &self.context.vault)?);
         let (through, open, past) = {
             let rows = ledger.dispatch();
             let Some(lane) = rows.lane(wanted.lane) else { return Ok(()) };
             let open: Vec<_> = lane.rows_after(Sequence::ZERO).collect();
             (lane.recorded_through(), open, lane.past_filters().to_vec())
         };
-        let mut rules = rules(&terms, wanted);
+        let mut rules = rules(&subscription, wanted);
         rules.pool = self.pool_or_default(wanted.lane, rules.pool);
         let closed = wanted.row.breaker_closed;
         if self.breakers_closed.insert(wanted.lane, closed).is_some_and(|known| known != closed) {
             self.context.breakers.close(&rules.target);
         }
-        if let Some(wished_at) = open.iter().filter_map(|(_, row)| row.aged_from).max() {
-            self.context.breakers.request_probe(&rules.target, wished_at, now);
+        if let Some(retried_at) = open.iter().filter_map(|(_, row)| row.aged_from).max() {
+            self.context.breakers.request_probe(&rules.target, retried_at, now);
         }
         self.planner.put_lane(key, rules.clone(), through, now);
         self.recorded.insert(wanted.lane, through);
@@ -186,11 +186,11 @@ impl DispatchWorker {
         for (sequence, row) in open {
             let is_dead = matches!(row.standing, JobState::Dead { .. });
             // There may be many, and only in this mode they block their groups.
-            if is_dead && terms.mode != DispatchMode::BlockOnError {
+            if is_dead && subscription.mode != DispatchMode::BlockOnError {
                 continue;
             }
             let Some((event, group)) = row_event(ledger, topic, sequence, &row).await? else { continue };
-            let group = group.filter(|_| terms.mode != DispatchMode::Immediate);
+            let group = group.filter(|_| subscription.mode != DispatchMode::Immediate);
             let job = row_job(&rules, &row, sequence, group, event);
             self.planner.offer_row(key, job, is_dead, now);
         }
@@ -198,10 +198,10 @@ impl DispatchWorker {
         // A paused lane may be far behind, so it joins no cohort.
         let all_new = is_first && wanted.replay.is_none() && !rules.paused;
         let earlier = EarlierFilter::all(&past, &wanted.row).into();
-        let reading = LaneReading { subscription: Arc::clone(&terms), earlier, until };
+        let reading = LaneReading { subscription: Arc::clone(&subscription), earlier, until };
         self.feeders.entry(wanted.row.number).or_default().put(key, reading, through, all_new);
         let replay = wanted.replay.map(|_| wanted.lane);
-        self.sources.insert(key, LaneSource::Events { subscription: terms, topic, replay });
+        self.sources.insert(key, LaneSource::Events { subscription, topic, replay });
         Ok(())
     }
 
@@ -231,8 +231,8 @@ impl DispatchWorker {
             Some(JobSlot::Open(row)) => Some(row),
             None => None,
         };
-        if let Some(wished_at) = row.as_ref().and_then(|row| row.aged_from) {
-            self.context.breakers.request_probe(&task.task.target, wished_at, now);
+        if let Some(retried_at) = row.as_ref().and_then(|row| row.aged_from) {
+            self.context.breakers.request_probe(&task.task.target, retried_at, now);
         }
         let pool = task.task.pool.clone().unwrap_or_else(|| DEFAULT_POOL.to_owned());
         let pool = self.pool_or_default(TASKS, pool);

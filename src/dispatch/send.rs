@@ -30,7 +30,7 @@ impl LaneSource {
     /// The code of the subscription; `None` for tasks.
     pub(super) fn code(&self) -> Option<&str> {
         match self {
-            Self::Events { subscription: terms, .. } => Some(&terms.code),
+            Self::Events { subscription, .. } => Some(&subscription.code),
             Self::Tasks => None,
         }
     }
@@ -66,15 +66,15 @@ pub(super) struct PanicFallback(DeliveryResult);
 impl PanicFallback {
     pub(super) fn of(key: LaneKey, job: &PlannedJob, source: &LaneSource, now: i64, token: u64) -> Self {
         let target: Arc<str> = match source {
-            LaneSource::Events { subscription: terms, .. } => terms.delivery.target.as_str().into(),
+            LaneSource::Events { subscription, .. } => subscription.delivery.target.as_str().into(),
             LaneSource::Tasks => "".into(),
         };
         let event = job.stored.as_ref().map_or(Uuid::nil(), |stored| stored.id);
         // The event is not kept twice in memory while it is sent.
         let job = PlannedJob { stored: None, target: job.target.clone(), ..*job };
-        let came = JobResult::Attempted(internal_failure());
+        let result = JobResult::Attempted(internal_failure());
         let source = source.clone();
-        Self(DeliveryResult { key, job, event, digest: None, began_at: now, token, source, target, result: came })
+        Self(DeliveryResult { key, job, event, digest: None, began_at: now, token, source, target, result })
     }
 
     /// The result of `flight`, or the fallback if it panics.
@@ -88,11 +88,11 @@ pub(super) async fn send_event(
     context: Arc<DispatchContext>,
     key: LaneKey,
     mut job: PlannedJob,
-    (terms, topic, replay): (Arc<CompiledSubscription>, TopicNumber, Option<Uuid>),
+    (subscription, topic, replay): (Arc<CompiledSubscription>, TopicNumber, Option<Uuid>),
     now: i64,
     token: u64,
 ) -> DeliveryResult {
-    let target: Arc<str> = terms.delivery.target.as_str().into();
+    let target: Arc<str> = subscription.delivery.target.as_str().into();
     let stored = match job.stored.take() {
         Some(stored) => Ok(Some(stored)),
         None => {
@@ -103,7 +103,7 @@ pub(super) async fn send_event(
         }
     };
     drop(ledger);
-    let source = LaneSource::Events { subscription: Arc::clone(&terms), topic, replay };
+    let source = LaneSource::Events { subscription: Arc::clone(&subscription), topic, replay };
     let ended = |event, digest, result| DeliveryResult {
         key,
         job: job.clone(),
@@ -120,23 +120,23 @@ pub(super) async fn send_event(
         Ok(None) => return ended(Uuid::nil(), None, JobResult::Gone),
         Err(_) => return ended(Uuid::nil(), None, JobResult::Attempted(event_unreadable())),
     };
-    let peek = EventSummary::at(&stored.text);
-    let (id, signing) = (stored.id.to_string(), terms.signing(now));
-    let payload = DeliveryPayload::Event { text: stored.text.clone(), format: terms.delivery.format };
+    let summary = EventSummary::at(&stored.text);
+    let (id, signing) = (stored.id.to_string(), subscription.signing(now));
+    let payload = DeliveryPayload::Event { text: stored.text.clone(), format: subscription.delivery.format };
     let delivery = DeliveryRequest {
         signing: &signing,
         attempt: job.tried.saturating_add(1),
-        subscription: Some(&terms.code),
-        topic: Some(&terms.topic),
+        subscription: Some(&subscription.code),
+        topic: Some(&subscription.topic),
         sequence: Some(job.sequence),
         replay,
         token: Some(token),
-        trace_parent: peek.as_ref().and_then(|peek| peek.trace_parent.as_deref()),
-        ..unsigned_delivery(&terms.delivery, payload, &id, context.clock.now())
+        trace_parent: summary.as_ref().and_then(|summary| summary.trace_parent.as_deref()),
+        ..unsigned_delivery(&subscription.delivery, payload, &id, context.clock.now())
     };
     let attempt = attempt(&context, delivery).await;
     let is_row = attempt.outcome != AttemptOutcome::Done;
-    let digest = is_row.then(|| digest_of(&job, peek.as_ref().and_then(EventSummary::group)));
+    let digest = is_row.then(|| digest_of(&job, summary.as_ref().and_then(EventSummary::group)));
     ended(stored.id, digest, JobResult::Attempted(attempt))
 }
 
@@ -152,7 +152,7 @@ pub(super) async fn send_task(
     drop(ledger);
     let target: Arc<str> = row.as_ref().map_or("", |row| row.task.target.as_str()).into();
     let settings = row.as_ref().and_then(|row| DeliverySettings::to(&row.task.target).ok());
-    let came = match (&row, settings) {
+    let result = match (&row, settings) {
         (Some(row), Some(settings)) => {
             let id = row.id.to_string();
             let payload = DeliveryPayload::Task(row.task.payload.clone().into_bytes().into());
@@ -167,7 +167,7 @@ pub(super) async fn send_task(
     };
     let event = row.map_or(Uuid::nil(), |row| row.id);
     let source = LaneSource::Tasks;
-    DeliveryResult { key, job, event, digest: None, began_at: now, token, source, target, result: came }
+    DeliveryResult { key, job, event, digest: None, began_at: now, token, source, target, result }
 }
 
 /// Lets a job expire that reached its maximum age: nothing is sent, but the id of its event must be known.

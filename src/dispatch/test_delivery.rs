@@ -47,7 +47,7 @@ impl DispatchJobs<'_> {
     pub(crate) async fn test(&self, row: &SubscriptionRow) -> Result<JobAttempt> {
         self.context.test_deliveries.take(self.logs.default_ledger().now())?;
         let (now, id) = (self.logs.default_ledger().now(), Uuid::new_v4());
-        let terms = CompiledSubscription::of(row, self.vault)?;
+        let compiled = CompiledSubscription::of(row, self.vault)?;
         let at = Timestamp::from_millis(now);
         let event = json!({
             "id": id,
@@ -60,14 +60,14 @@ impl DispatchJobs<'_> {
             "position": 0,
             "createdAt": at,
         });
-        let (id, signing) = (id.to_string(), terms.signing(now));
+        let (id, signing) = (id.to_string(), compiled.signing(now));
         let payload =
-            DeliveryPayload::Event { text: event.to_string().into_bytes().into(), format: terms.delivery.format };
+            DeliveryPayload::Event { text: event.to_string().into_bytes().into(), format: compiled.delivery.format };
         let delivery = DeliveryRequest {
             signing: &signing,
-            subscription: Some(&terms.code),
-            topic: Some(&terms.topic),
-            ..unsigned_delivery(&terms.delivery, payload, &id, self.context.clock.now())
+            subscription: Some(&compiled.code),
+            topic: Some(&compiled.topic),
+            ..unsigned_delivery(&compiled.delivery, payload, &id, self.context.clock.now())
         };
         let attempt = self.context.deliver.deliver(delivery).await;
         Ok(job_attempt(&attempt, 1, now, 0))

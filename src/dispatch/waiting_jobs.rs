@@ -187,6 +187,7 @@ impl Planner {
         now: i64,
     ) {
         let (group_key, sequence) = (job.in_group(), job.sequence);
+        debug_assert!(!self.in_flight.contains_key(&(key, sequence)), "a job waits and is in flight");
         let group = group_key.and_then(|group| self.group_of(scope, group));
         let held = group.map(|group| group.end((key, sequence))).unwrap_or_default();
         self.put_held(held, now);

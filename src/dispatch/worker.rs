@@ -12,7 +12,7 @@ mod recording;
 use super::DispatchContext;
 use super::feeder::{PAGE, TopicFeeder};
 use super::lane::{AfterAttempt, LaneKey, PlannedJob, PlannerPick};
-use super::lease::TakeLease;
+use super::lease::{LeaseStatus, TakeLease};
 use super::log_lines::log_removed_jobs;
 use super::planner::Planner;
 use super::report::{LaneReport, RecordDeliveries};
@@ -142,8 +142,8 @@ impl DispatchWorker {
         let Some(mut default_position) = self.context.default.upgrade().map(|it| it.position()) else { return };
         let mut stopping = self.context.stopping.subscribe();
         loop {
-            let turn = self.step().await;
-            let wake = match turn {
+            let step = self.step().await;
+            let wake = match step {
                 WorkerStep::Over => return,
                 WorkerStep::More => Some(i64::MIN),
                 WorkerStep::Wait(wake) => wake,
@@ -162,10 +162,10 @@ impl DispatchWorker {
                         self.delivery_ended(more);
                     }
                 }
-                Some(written) = self.recording.join_next(), if !self.recording.is_empty() => self.report_recorded(written),
+                Some(outcome) = self.recording.join_next(), if !self.recording.is_empty() => self.report_recorded(outcome),
                 moved = position.changed() => if moved.is_err() { return },
                 // The entry that resumes dispatch may be in the default log.
-                moved = default_position.changed(), if turn == WorkerStep::Paused => if moved.is_err() { return },
+                moved = default_position.changed(), if step == WorkerStep::Paused => if moved.is_err() { return },
                 () = sleep => (),
             }
         }
@@ -185,14 +185,17 @@ impl DispatchWorker {
             return WorkerStep::Paused;
         }
         let wake = match self.acquire_lease(&ledger, now).await {
-            Ok(Ok(renew)) => renew,
-            Ok(Err(until)) => {
+            Ok(LeaseStatus::Held { renew_at }) => renew_at,
+            Ok(LeaseStatus::Elsewhere { until }) => {
                 self.drop_plan();
                 // Results are recorded although another worker makes the next deliveries.
                 self.record(&ledger);
                 return WorkerStep::Wait(Some(until));
             }
-            Err(_) => return WorkerStep::Wait(Some(now.saturating_add(1000))),
+            Err(error) => {
+                tracing::debug!(%error, "the dispatch lease could not be taken; this is retried");
+                return WorkerStep::Wait(Some(now.saturating_add(1000)));
+            }
         };
         match self.work(&ledger, now).await {
             Ok(true) => WorkerStep::More,
@@ -214,13 +217,13 @@ impl DispatchWorker {
         self.update_rows_left(ledger, now);
         let (mut more, mut failed) = (false, None);
         let registry = ledger.registry();
-        for (number, walk) in &mut self.feeders {
+        for (number, feeder) in &mut self.feeders {
             let number = TopicNumber(*number);
             let Some(tail) = registry.topic_numbered(number).map(|topic| topic.tail()) else { continue };
             let mut moves = true;
             for _ in 0..PAGES_PER_STEP {
                 // A topic that cannot be read delays no other one, and no job that is ready.
-                let stepped = walk.step(ledger, number, tail, &mut self.planner, now).await;
+                let stepped = feeder.step(ledger, number, tail, &mut self.planner, now).await;
                 moves = stepped.unwrap_or_else(|error| {
                     failed = Some(error);
                     false
@@ -272,18 +275,18 @@ impl DispatchWorker {
             self.planner.job_ended(key, job.sequence, AfterAttempt::Over, now);
             return false;
         };
-        let broken = PanicFallback::of(key, &job, &source, now, token);
+        let fallback = PanicFallback::of(key, &job, &source, now, token);
         if expires {
             self.expiring += 1;
-            self.deliveries.spawn(broken.or_panicked(expire(Arc::clone(ledger), key, job, source, now, token)));
+            self.deliveries.spawn(fallback.or_panicked(expire(Arc::clone(ledger), key, job, source, now, token)));
             return true;
         }
         self.context.set_in_flight(JobKey { lane: key.lane, sequence: job.sequence }, true);
         let (ledger, context) = (Arc::clone(ledger), Arc::clone(&self.context));
-        self.deliveries.spawn(broken.or_panicked(async move {
+        self.deliveries.spawn(fallback.or_panicked(async move {
             match source {
-                LaneSource::Events { subscription: terms, topic, replay } => {
-                    send_event(ledger, context, key, job, (terms, topic, replay), now, token).await
+                LaneSource::Events { subscription, topic, replay } => {
+                    send_event(ledger, context, key, job, (subscription, topic, replay), now, token).await
                 }
                 LaneSource::Tasks => send_task(ledger, context, key, job, now, token).await,
             }
@@ -322,14 +325,14 @@ impl DispatchWorker {
         } else {
             self.feeders.values().flat_map(TopicFeeder::bounded).collect()
         };
-        let far = candidates.iter().filter_map(|key| {
+        let behind = candidates.iter().filter_map(|key| {
             let settled = self.settled(*key)?;
-            let written = self.recorded.get(&key.lane).copied().unwrap_or_default();
+            let recorded = self.recorded.get(&key.lane).copied().unwrap_or_default();
             // The end of a replay is always recorded.
-            let is_end = self.is_end(*key, settled) && written < settled;
-            (settled.get().saturating_sub(written.get()) >= every || is_end).then_some(key.lane)
+            let is_end = self.is_end(*key, settled) && recorded < settled;
+            (settled.get().saturating_sub(recorded.get()) >= every || is_end).then_some(key.lane)
         });
-        for lane in far.collect::<Vec<_>>() {
+        for lane in behind.collect::<Vec<_>>() {
             self.lane_report(lane);
         }
     }
@@ -340,8 +343,8 @@ impl DispatchWorker {
     }
 
     pub(super) fn settled(&self, key: LaneKey) -> Option<Sequence> {
-        let reached = self.feeders.values().find_map(|feeder| feeder.scanned(key));
-        self.planner.settled(key, reached)
+        let scanned = self.feeders.values().find_map(|feeder| feeder.scanned(key));
+        self.planner.settled(key, scanned)
     }
 
     /// Records all results there are, and waits for it.
@@ -349,9 +352,9 @@ impl DispatchWorker {
         loop {
             self.record_again_at = None;
             self.record(ledger);
-            let Some(written) = self.recording.join_next().await else { return Ok(()) };
-            let failed = written.as_ref().ok().and_then(|(_, written)| written.as_ref().err().cloned());
-            self.report_recorded(written);
+            let Some(outcome) = self.recording.join_next().await else { return Ok(()) };
+            let failed = outcome.as_ref().ok().and_then(|(_, outcome)| outcome.as_ref().err().cloned());
+            self.report_recorded(outcome);
             if let Some(error) = failed {
                 return Err(error);
             }
@@ -370,7 +373,10 @@ impl DispatchWorker {
         }
         if ledger.log().is_shared() && self.holds_lease(&ledger, ledger.now()) {
             // Another broker need not wait until the lease expires.
-            let _ = ledger.submit(TakeLease { owner: self.context.owner, lease_millis: 0, is_alone: false }).await;
+            let released = TakeLease { owner: self.context.owner, lease_millis: 0, is_alone: false };
+            if let Err(error) = ledger.submit(released).await {
+                tracing::debug!(%error, "the dispatch lease could not be given up; it expires");
+            }
         }
     }
 }
@@ -379,7 +385,7 @@ impl DispatchWorker {
 /// state: the worker panics too, which is an incident, and the plan is rebuilt from the log.
 fn task_result<T>(task: std::result::Result<T, JoinError>) -> Option<T> {
     match task.map_err(JoinError::try_into_panic) {
-        Ok(came) => Some(came),
+        Ok(result) => Some(result),
         Err(Ok(panic)) => std::panic::resume_unwind(panic),
         Err(Err(_)) => None,
     }

@@ -188,17 +188,17 @@ impl CompiledSubscription {
 
     /// Whether an event matches.
     pub(crate) fn matches(&self, record: &Record, failures: &mut FilterStats) -> bool {
-        let by_type = || EventSummary::at(&record.body).is_some_and(|peek| self.matches_type(&peek.event_type));
+        let by_type = || EventSummary::at(&record.body).is_some_and(|summary| self.matches_type(&summary.event_type));
         (self.types.is_empty() || by_type()) && self.matches_filter(record, failures)
     }
 
     fn matches_version(&self, text: &[u8]) -> bool {
-        let Some(peek) = EventSummary::at(text) else { return false };
-        let Ok(id) = Identifier::parse(&peek.event_type) else { return false };
+        let Some(summary) = EventSummary::at(text) else { return false };
+        let Ok(id) = Identifier::parse(&summary.event_type) else { return false };
         self.types.iter().any(|binding| {
             let version = binding.data_version.as_ref();
             binding.event_type.matches(&id)
-                && version.is_none_or(|version| peek.data_version.as_deref() == Some(version))
+                && version.is_none_or(|version| summary.data_version.as_deref() == Some(version))
         })
     }
 

@@ -92,10 +92,10 @@ impl Subscriptions<'_> {
         secrets.signing.extend(made.as_ref().map(SigningSecret::generated));
         definition.signing = None;
         let id = Uuid::new_v4();
-        let terms = CompiledSubscription::compile(id, &definition, &secrets, self.allows_private())?;
+        let compiled = CompiledSubscription::compile(id, &definition, &secrets, self.allows_private())?;
         self.check_free(&definition)?;
         if definition.handshake {
-            self.check_consent(&terms).await?;
+            self.check_consent(&compiled).await?;
         }
         let ledger = self.context.logs.ledger(&located.log);
         let start = start(ledger, &located, definition.start_from).await?;
@@ -176,12 +176,12 @@ impl Subscriptions<'_> {
             validate::subscription(&definition, self.allows_private())?;
             self.check_exposure(&row, &definition, change, &secrets)?;
             self.check_pool(definition.pool.as_deref())?;
-            let terms =
+            let compiled =
                 CompiledSubscription::compile(row.id, &definition, secrets.known_or_none(), self.allows_private())?;
-            let asked = row.definition.handshake && row.definition.target == definition.target;
-            if definition.handshake && !asked {
+            let has_consented = row.definition.handshake && row.definition.target == definition.target;
+            if definition.handshake && !has_consented {
                 secrets.check_known()?;
-                self.check_consent(&terms).await?;
+                self.check_consent(&compiled).await?;
             }
             let sealed = match &secrets {
                 ChangedSecrets::Known(secrets) => self.seal(row.id, secrets)?,
@@ -294,7 +294,7 @@ impl Subscriptions<'_> {
         if is_taken { Err(code_taken()) } else { self.check_pool(definition.pool.as_deref()) }
     }
 
-    /// A guard under which a code may be used in a log; see [`Logs::names`].
+    /// A guard under which a code may be used in a log; see [`crate::logs::Logs::names`].
     async fn hold_names(&self, place: &LogRef) -> NameGuard<'_> {
         match place {
             LogRef::Default => NameGuard::Shared { _held: self.context.logs.names().read().await },

@@ -34,8 +34,8 @@ impl Subscriptions<'_> {
         let topic = registry.topic_numbered(TopicNumber(row.number)).cloned();
         let topic = topic.ok_or_else(|| Error::not_found("topic"))?;
         let (from, to) = replay_range(&ledger, &topic, order).await?;
-        let terms = CompiledSubscription::without_secrets(&row)?;
-        let (count, is_all) = count(&ledger, &topic, (from, to), &terms, self.counted_max).await?;
+        let subscription = CompiledSubscription::without_secrets(&row)?;
+        let (count, is_all) = count(&ledger, &topic, (from, to), &subscription, self.counted_max).await?;
         let mut replayed = ReplayOutcome { count, count_is_lower_bound: !is_all, replay: None };
         if order.dry_run || (count == 0 && is_all) {
             return Ok(replayed);

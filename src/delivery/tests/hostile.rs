@@ -58,9 +58,9 @@ async fn a_receiver_that_drips_ends_at_the_time_out_too() {
 #[tokio::test]
 async fn a_gigabyte_is_cut_off_and_the_status_counts() {
     const GIGABYTE: usize = 1 << 30;
-    let (tell, mut told) = mpsc::unbounded_channel();
+    let (sender, mut reported) = mpsc::unbounded_channel();
     let url = raw(move |mut socket| {
-        let tell = tell.clone();
+        let sender = sender.clone();
         async move {
             take(&mut socket).await;
             let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {GIGABYTE}\r\n\r\n");
@@ -70,7 +70,7 @@ async fn a_gigabyte_is_cut_off_and_the_status_counts() {
                     sent += 65_536;
                 }
             }
-            tell.send(sent).unwrap();
+            sender.send(sent).unwrap();
         }
     })
     .await;
@@ -79,7 +79,7 @@ async fn a_gigabyte_is_cut_off_and_the_status_counts() {
     assert_eq!(class(&attempt), Some(ErrorClass::TooLarge));
     assert_eq!(attempt.response.len(), 4096);
     // No more than what sockets hold on the way.
-    let sent = told.recv().await.unwrap();
+    let sent = reported.recv().await.unwrap();
     assert!(sent < GIGABYTE / 16, "{sent}");
 }
 
@@ -163,13 +163,13 @@ async fn a_name_nobody_knows_is_a_failure_of_dns() {
 async fn where_inner_networks_are_not_called_nobody_learns_which_names_they_have() {
     let names = ResolverTable::of(&[("inner.test", &[&["10.0.0.1"]]), ("empty.test", &[&[]])]);
     let deliverer = WebhookDeliverer::with_resolver(DeliveryPolicy::default(), names);
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for host in ["nowhere.test", "empty.test", "inner.test"] {
         let attempt = DeliveryCase::to(&format!("http://{host}/")).deliver(&deliverer).await;
         expect_failure(&attempt, ErrorClass::TargetRefused, true);
-        told.push(attempt.error);
+        reported.push(attempt.error);
     }
-    assert!(told.iter().all(|one| *one == told[0]), "{told:?}");
+    assert!(reported.iter().all(|one| *one == reported[0]), "{reported:?}");
 }
 
 #[tokio::test]

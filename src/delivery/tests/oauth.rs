@@ -48,12 +48,12 @@ async fn a_token_is_fetched_once_and_used_until_it_expires() {
     let deliverer = WebhookDeliverer::new(local());
     let attempts = join_all((0..8).map(|_| case.deliver(&deliverer))).await;
     assert!(attempts.iter().all(|attempt| attempt.outcome == AttemptOutcome::Done), "{attempts:?}");
-    let asked = endpoint.seen();
-    assert_eq!(asked.len(), 1);
-    assert_eq!((asked[0].method.as_str(), asked[0].path.as_str()), ("POST", "/token"));
-    assert_eq!(asked[0].header("content-type"), "application/x-www-form-urlencoded");
-    assert_eq!(asked[0].header("authorization"), "Basic bWU6czNjcmV0");
-    assert_eq!(asked[0].body, "grant_type=client_credentials&scope=hooks");
+    let requests = endpoint.seen();
+    assert_eq!(requests.len(), 1);
+    assert_eq!((requests[0].method.as_str(), requests[0].path.as_str()), ("POST", "/token"));
+    assert_eq!(requests[0].header("content-type"), "application/x-www-form-urlencoded");
+    assert_eq!(requests[0].header("authorization"), "Basic bWU6czNjcmV0");
+    assert_eq!(requests[0].body, "grant_type=client_credentials&scope=hooks");
 }
 
 #[tokio::test]
@@ -98,7 +98,7 @@ async fn a_new_token_that_is_refused_is_not_renewed() {
 #[tokio::test]
 async fn without_a_token_nothing_is_sent_and_the_attempt_says_why() {
     let long = format!(r#"{{"access_token":"{}","token_type":"bearer"}}"#, "x".repeat(9000));
-    for (status, body, told) in [
+    for (status, body, expected) in [
         (400, r#"{"error":"invalid_client"}"#, "responded with 400 (invalid_client)"),
         (400, r#"{"error":"<b>s3cret</b>"}"#, "responded with 400."),
         (302, "", "answered 302."),
@@ -114,7 +114,7 @@ async fn without_a_token_nothing_is_sent_and_the_attempt_says_why() {
         let attempt = case.deliver(&WebhookDeliverer::new(local())).await;
         expect_failure(&attempt, ErrorClass::Auth, true);
         let message = &attempt.error.as_ref().unwrap().1;
-        assert!(message.contains(told) && !message.contains("s3cret"), "{message}");
+        assert!(message.contains(expected) && !message.contains("s3cret"), "{message}");
         assert_eq!((attempt.status, receiver.seen().len(), endpoint.seen().len()), (None, 0, 1));
     }
 }

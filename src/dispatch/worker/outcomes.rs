@@ -12,10 +12,10 @@ use crate::subscriptions::{AnnounceTarget, RetrySchedule};
 use tokio::task::JoinError;
 
 impl DispatchWorker {
-    pub(crate) fn delivery_ended(&mut self, landed: std::result::Result<DeliveryResult, JoinError>) {
-        let Some(landed) = task_result(landed) else { return };
+    pub(crate) fn delivery_ended(&mut self, ended: std::result::Result<DeliveryResult, JoinError>) {
+        let Some(ended) = task_result(ended) else { return };
         let now = self.clock.now();
-        let DeliveryResult { key, job, event, digest, began_at, token, source, target, result } = landed;
+        let DeliveryResult { key, job, event, digest, began_at, token, source, target, result } = ended;
         let sequence = job.sequence;
         let id = JobKey { lane: key.lane, sequence };
         self.context.set_in_flight(id, false);
@@ -23,7 +23,7 @@ impl DispatchWorker {
             self.expiring = self.expiring.saturating_sub(1);
         }
         let subscription = match &source {
-            LaneSource::Events { subscription: terms, .. } => Some(terms.id),
+            LaneSource::Events { subscription, .. } => Some(subscription.id),
             LaneSource::Tasks => None,
         };
         self.unrecorded += 1;
@@ -49,7 +49,7 @@ impl DispatchWorker {
         };
         let usual = RetrySchedule::of(None, None);
         let retry = match &source {
-            LaneSource::Events { subscription: terms, .. } => &terms.delivery.retry,
+            LaneSource::Events { subscription, .. } => &subscription.delivery.retry,
             LaneSource::Tasks => &usual,
         };
         let next = match retry::next_step(retry, job.spent, attempt.outcome, now, self.context.jitter()) {
@@ -59,9 +59,9 @@ impl DispatchWorker {
             next => next,
         };
         let is_alive = is_alive(attempt.outcome, attempt.status);
-        if let Some(turned) = is_alive.and_then(|is_alive| self.planner.record_call(&target, is_alive, now)) {
-            tracing::warn!(?turned, "the circuit breaker of a target changed");
-            self.announce_target(&target, turned);
+        if let Some(change) = is_alive.and_then(|is_alive| self.planner.record_call(&target, is_alive, now)) {
+            tracing::warn!(?change, "the circuit breaker of a target changed");
+            self.announce_target(&target, change);
         }
         let number = job.tried.saturating_add(1);
         if next == NextStep::Done {
@@ -87,11 +87,11 @@ impl DispatchWorker {
     }
 
     /// Publishes an operations event: a target fails, or has recovered.
-    fn announce_target(&self, target: &str, turned: BreakerChange) {
+    fn announce_target(&self, target: &str, change: BreakerChange) {
         let Some(ledger) = self.context.default.upgrade() else { return };
-        let tell = AnnounceTarget { target: target.to_owned(), is_failing: turned == BreakerChange::Failing };
+        let announcement = AnnounceTarget { target: target.to_owned(), is_failing: change == BreakerChange::Failing };
         tokio::spawn(async move {
-            if let Err(error) = ledger.submit(tell).await {
+            if let Err(error) = ledger.submit(announcement).await {
                 tracing::warn!(%error, "an operations event about a target could not be stored");
             }
         });

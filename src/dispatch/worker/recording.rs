@@ -20,6 +20,11 @@ impl DispatchWorker {
         let mut report = std::mem::take(&mut self.report);
         for (lane, of_lane) in &mut report.lanes {
             let settled = self.settled(LaneKey { lane: *lane, part: 0 }).unwrap_or_default();
+            let before = self.recorded.get(lane).copied().unwrap_or_default();
+            debug_assert!(
+                *lane == TASKS || settled == Sequence::ZERO || settled >= before,
+                "a settled offset moved back"
+            );
             of_lane.settled = if *lane == TASKS { Sequence::ZERO } else { settled };
             // Late results of a lane that was deleted must not bring it back.
             if self.known.contains_key(lane) {
@@ -28,18 +33,18 @@ impl DispatchWorker {
         }
         let ledger = Arc::clone(ledger);
         self.recording.spawn(async move {
-            let written = ledger.submit(report.clone()).await;
-            (report, written)
+            let outcome = ledger.submit(report.clone()).await;
+            (report, outcome)
         });
     }
 
     pub(crate) fn report_recorded(
         &mut self,
-        written: std::result::Result<(RecordDeliveries, Result<()>), tokio::task::JoinError>,
+        outcome: std::result::Result<(RecordDeliveries, Result<()>), tokio::task::JoinError>,
     ) {
-        let Some((report, written)) = task_result(written) else { return };
+        let Some((report, outcome)) = task_result(outcome) else { return };
         let now = self.clock.now();
-        if let Err(error) = written {
+        if let Err(error) = outcome {
             return self.merge_unrecorded(report, &error);
         }
         self.record_again_at = None;
@@ -67,8 +72,8 @@ impl DispatchWorker {
             };
             self.planner.job_ended(key, sequence, back, now);
             // The settled offset may have moved.
-            let written = self.recorded.get(&key.lane).copied().unwrap_or_default();
-            if key.lane != TASKS && self.settled(key).is_some_and(|settled| settled > written) {
+            let recorded = self.recorded.get(&key.lane).copied().unwrap_or_default();
+            if key.lane != TASKS && self.settled(key).is_some_and(|settled| settled > recorded) {
                 self.lane_report(key.lane);
             }
         }
