@@ -24,7 +24,7 @@ use crate::config::{Config, StorageEngine};
 use crate::consumers::{self, ConsumerSessions, Consumers};
 use crate::dead_letters::DeadLetters;
 use crate::dispatch::{self, DispatchContext, DispatchJobs};
-use crate::events::{CopyLock, EventPublisher, EventReader, PublishRules};
+use crate::events::{CallerContext, CopyLock, EventReader, PublishRules};
 use crate::lag::LagCache;
 use crate::ledger::{IncidentReporter, Ledger, ReplyRecorder};
 use crate::logs::{self, LogFailure, Logs, TablesFolder};
@@ -32,8 +32,7 @@ use crate::projections::Projections;
 use crate::shared_groups::SharedGroups;
 use crate::subscriptions::{SecretVault, Subscriptions};
 use crate::topics::{RetentionFailures, RetentionRun};
-use crate::types::SchemaCompiler;
-use crate::types::TypeSearches;
+use crate::types::{SchemaCompiler, TypeContext, TypeSearches};
 use crate::{topics, types};
 use contract::{
     Atomicity, BatchOutcome, Error, IdentifierProfile, NewEvent, NewTopic, PauseDetails, ProducerId, Result, Sequence,
@@ -299,20 +298,25 @@ impl Broker {
         topics::trim(self.logs.ledger(&found.log), &found.topic, through).await
     }
 
-    /// Publishes a batch some of whose events could not even be read; those are refused in their places, and count as
-    /// refused events of their topics.
+    /// Where event types are registered.
+    pub(crate) fn type_context(&self) -> TypeContext<'_> {
+        TypeContext { ledger: self.logs.default_ledger(), schemas: &self.policy.schemas }
+    }
+
+    /// Publishes a batch in which some events could not be read. Those are refused in their places, and count as refused
+    /// events of their topics.
     pub async fn publish_submitted(
         &self,
         events: Vec<Result<NewEvent, UnreadableEvent>>,
         atomicity: Atomicity,
         producer: Option<&ProducerId>,
     ) -> Result<BatchOutcome> {
-        self.publisher(producer).publish_batch(events, atomicity, ReplyRecorder::disabled()).await
+        self.context(producer).publish_batch(events, atomicity, ReplyRecorder::disabled()).await
     }
 
     /// Stores lines of an import, each independently of the others; the limits of batches do not apply.
     pub(crate) async fn import(&self, events: Vec<Result<NewEvent, UnreadableEvent>>) -> Result<BatchOutcome> {
-        self.publisher(None).import(events).await
+        self.context(None).import(events).await
     }
 
     /// Most events and rows in one answer.
@@ -357,7 +361,7 @@ impl Broker {
             registered.map_err(|error| OpenError::declared("default_topic".to_owned(), error))?;
         }
         for (index, event_type) in config.event_types.iter().enumerate() {
-            let declared = types::declare((self.logs.default_ledger(), &self.policy.schemas), event_type.clone()).await;
+            let declared = types::declare(self.type_context(), event_type.clone()).await;
             declared.map_err(|error| OpenError::declared(format!("event_types[{index}]"), error))?;
         }
         Ok(())
@@ -387,8 +391,7 @@ impl Broker {
         let default_session = self.policy.config.consumer.session_timeout_secs;
         let terms = ClaimDefaults::of(&self.policy.config.claims);
         Consumers {
-            logs: &self.logs,
-            reader: self.reader(),
+            context: self.context(None),
             sessions: &self.sessions,
             default_session,
             groups: &self.groups,
@@ -399,29 +402,25 @@ impl Broker {
 
     /// Projections, and waiting for them.
     pub(crate) fn projections(&self) -> Projections<'_> {
-        Projections { logs: &self.logs, policy: &self.policy, reader: self.reader() }
+        Projections { context: self.context(None) }
     }
 
     fn claims<'a>(&'a self, producer: Option<&'a ProducerId>) -> Claims<'a> {
-        let (logs, policy, reader) = (&self.logs, &self.policy, self.reader());
-        Claims { logs, policy, reader, producer, stale: &self.stale, lag: &self.lag }
+        Claims { context: self.context(producer), stale: &self.stale, lag: &self.lag }
     }
 
     fn letters<'a>(&'a self, by: Option<&'a ProducerId>) -> DeadLetters<'a> {
-        DeadLetters { logs: &self.logs, policy: &self.policy, reader: self.reader(), by }
+        DeadLetters { context: self.context(by) }
     }
 
     /// Subscriptions and pools, on behalf of `by`.
     pub(crate) fn subscriptions<'a>(&'a self, by: Option<&'a ProducerId>) -> Subscriptions<'a> {
         Subscriptions {
-            logs: &self.logs,
-            policy: &self.policy,
-            reader: self.reader(),
+            context: self.context(by),
             vault: &self.vault,
             deliver: self.dispatch.deliver.as_ref(),
             breakers: &self.dispatch.breakers,
             owner: self.dispatch.owner,
-            by,
             counted_max: crate::subscriptions::COUNTED_MAX,
         }
     }
@@ -431,8 +430,9 @@ impl Broker {
         DispatchJobs { logs: &self.logs, reader: self.reader(), vault: &self.vault, context: &self.dispatch, by }
     }
 
-    fn publisher<'a>(&'a self, producer: Option<&'a ProducerId>) -> EventPublisher<'a> {
-        EventPublisher { logs: &self.logs, policy: &self.policy, producer }
+    /// The context of a request; `caller` publishes, claims or decides.
+    fn context<'a>(&'a self, caller: Option<&'a ProducerId>) -> CallerContext<'a> {
+        CallerContext { logs: &self.logs, rules: &self.policy, reader: self.reader(), caller }
     }
 }
 

@@ -31,7 +31,7 @@ async fn declare_all(broker: &Broker, config: &Config) -> Vec<(String, Error)> {
         note("default_topic".to_owned(), declare_topic(broker, NewTopic::new(id.clone())).await);
     }
     for (index, event_type) in config.event_types.iter().enumerate() {
-        let declared = types::declare((broker.logs.default_ledger(), &broker.policy.schemas), event_type.clone()).await;
+        let declared = types::declare(broker.type_context(), event_type.clone()).await;
         note(format!("event_types[{index}]"), declared);
     }
     refused

@@ -141,8 +141,8 @@ impl ConfigLayers {
             if is_known && keys::variable(&path) == variable {
                 self.add_text(&path, &value, &ValueSource::Environment { variable });
             } else {
-                let meant = nearest_known(&path).map(keys::variable).unwrap_or_default();
-                self.refuse(&variable, "", format!("unknown key; did you mean `{meant}`?"));
+                let suggestion = nearest_known(&path).map(keys::variable).unwrap_or_default();
+                self.refuse(&variable, "", format!("unknown key; did you mean `{suggestion}`?"));
             }
         }
     }
@@ -179,8 +179,8 @@ impl ConfigLayers {
         }
         match &node.value {
             _ if !path.is_empty() && !keys::is_section(path) => {
-                let meant = nearest_known(path).unwrap_or_default();
-                self.refuse(&source, path, format!("unknown key; did you mean `{meant}`?"));
+                let suggestion = nearest_known(path).unwrap_or_default();
+                self.refuse(&source, path, format!("unknown key; did you mean `{suggestion}`?"));
             }
             YamlValue::Nothing => (),
             YamlValue::Map(members) => {
@@ -323,8 +323,8 @@ fn explain(said: &str) -> String {
     let mut quoted = said.split('`').skip(1).step_by(2);
     if said.starts_with("unknown field") {
         let written = quoted.next().unwrap_or_default();
-        let meant = nearest(written, quoted).unwrap_or_default();
-        return format!("unknown member; did you mean `{meant}`?");
+        let suggestion = nearest(written, quoted).unwrap_or_default();
+        return format!("unknown member; did you mean `{suggestion}`?");
     }
     if said.contains("an object of `type`, `location`") {
         return "expected true, or a map of `type`, `location` and `retention`".to_owned();

@@ -45,8 +45,8 @@ fn fits_words(key: &ConfigKey, words: &'static [&'static str], text: &str) -> Re
     if words.contains(&text) {
         return Ok(());
     }
-    let meant = nearest(text, words.iter().copied()).unwrap_or_default();
-    Err(format!("expected {}; did you mean `{meant}`?", key.expects))
+    let suggestion = nearest(text, words.iter().copied()).unwrap_or_default();
+    Err(format!("expected {}; did you mean `{suggestion}`?", key.expects))
 }
 
 /// Describes a value: numbers by their value, since no number is a secret; texts by their type only.
@@ -231,8 +231,8 @@ fn odd_level(level: &str) -> Option<String> {
         if LEVELS.contains(&level) && is_target(target) {
             return None;
         }
-        let meant = nearest(level, LEVELS.into_iter()).unwrap_or_default();
-        Some(format!("expected {}, or levels by target; did you mean `{meant}`?", LEVELS.join(", ")))
+        let suggestion = nearest(level, LEVELS.into_iter()).unwrap_or_default();
+        Some(format!("expected {}, or levels by target; did you mean `{suggestion}`?", LEVELS.join(", ")))
     })
 }
 

@@ -14,10 +14,11 @@
 //!
 //! The rows that no event's header can hold are added with a `HistoryCarried` entry in the same decision.
 
+use super::caller_context::CallerContext;
 use super::fingerprint;
 use super::outcome::duplicate_event;
 use super::prepare::destination;
-use super::publish::{EventPublisher, SubmittedEvent};
+use super::publish::SubmittedEvent;
 use super::read::stored_at;
 use crate::ledger::{CarriedRows, Decision, IdempotencyRow, Ledger, RegisteredTopic, ReplyRecorder, read_failed};
 use contract::{
@@ -128,12 +129,12 @@ enum ResolvedLine {
     Submitted(Box<SubmittedEvent>),
 }
 
-impl EventPublisher<'_> {
+impl CallerContext<'_> {
     /// Stores lines of an import, each independently of the others; the limits of batches do not apply.
     pub(crate) async fn import(self, events: Vec<SubmittedEvent>) -> Result<BatchOutcome> {
         let is_copy = |event: &NewEvent| event.exported.as_ref().is_some_and(|numbers| numbers.republish_of.is_some());
         let _turn = match events.iter().flatten().any(is_copy) {
-            true => Some(self.policy.import_copies.lock().await),
+            true => Some(self.rules.import_copies.lock().await),
             false => None,
         };
         let (mut stored, mut rest) = (Vec::new(), Vec::with_capacity(events.len()));
@@ -161,7 +162,7 @@ impl EventPublisher<'_> {
     /// Looks for the event of a line in its topic, and for the event that a copy is a copy of.
     async fn resolve(self, mut event: NewEvent) -> Result<ResolvedLine> {
         let submitted = |event| Ok(ResolvedLine::Submitted(Box::new(event)));
-        let (Some(found), Some(id)) = (destination((self.policy, self.logs), &event), event.id) else {
+        let (Some(found), Some(id)) = (destination(self.rules, self.logs, &event), event.id) else {
             // Publishing says what is wrong with it.
             return submitted(Ok(event));
         };

@@ -5,6 +5,7 @@
 //!   idempotency check comes first, so a retry gets the first result.
 //! - Reading never waits for the writer: it goes to the log, up to the tail that the ledger shows ([`read`]).
 
+mod caller_context;
 pub(crate) mod cloud_event_id;
 mod envelope;
 mod fingerprint;
@@ -22,12 +23,12 @@ mod scan;
 mod scan_start;
 mod split_by_log;
 
+pub(crate) use caller_context::CallerContext;
 pub(crate) use fingerprint::FingerprintBuilder;
 pub(crate) use import::CopyLock;
 pub(crate) use outcome::stored_event;
 pub(crate) use prepare::{PublishRules, destination, draft_of};
 pub(crate) use produced::{ProducedEvents, ProducedOutcome};
-pub(crate) use publish::EventPublisher;
 pub(crate) use read::{EventReader, stored_at, unreadable};
 pub(crate) use removed::removed;
 pub(crate) use republish::{RepublishAs, RepublishEvents, original_of};

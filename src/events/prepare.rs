@@ -96,18 +96,26 @@ impl PublishRefusal {
     }
 }
 
+/// What events are prepared against.
+#[derive(Clone, Copy)]
+pub(super) struct PrepareContext<'a> {
+    pub(super) policy: &'a PublishRules,
+    pub(super) logs: &'a Logs,
+    /// The registry of the default log, which has all event types.
+    pub(super) registry: &'a Registry,
+}
+
 /// Checks an event, and writes everything of it that does not depend on its place in the log.
-pub(crate) fn prepare(
-    (policy, logs): (&PublishRules, &Logs),
-    registry: &Registry,
+pub(super) fn prepare(
+    context: PrepareContext<'_>,
     event: &NewEvent,
     producer: Option<&ProducerId>,
     now: i64,
 ) -> Result<PreparedEvent, PrepareError> {
     let nowhere = |error| PublishRefusal { error, topic: None };
-    let known = find_type(policy, registry, &event.event_type).map_err(nowhere)?;
-    let found = find_topic((policy, logs), registry, &event.event_type, event.topic.as_ref(), known);
-    let found = found.map_err(nowhere)?;
+    let policy = context.policy;
+    let known = context.find_type(&event.event_type).map_err(nowhere)?;
+    let found = context.find_topic(&event.event_type, event.topic.as_ref(), known).map_err(nowhere)?;
     let here = |error| PublishRefusal::in_topic(&found, error);
     check_members(policy, event, producer).map_err(here)?;
     check_subject(known, event).map_err(here)?;
@@ -148,35 +156,53 @@ fn may_have_changed(known: &RegisteredType) -> bool {
 }
 
 /// The refusal of an unreadable event; if its type is known, so is the topic it concerns.
-pub(crate) fn refuse_unread(
-    (policy, logs): (&PublishRules, &Logs),
-    registry: &Registry,
-    unread: &UnreadableEvent,
-) -> PublishRefusal {
+pub(super) fn refuse_unread(context: PrepareContext<'_>, unread: &UnreadableEvent) -> PublishRefusal {
     let found = unread.event_type.as_ref().and_then(|event_type| {
-        let known = find_type(policy, registry, event_type).ok()?;
-        find_topic((policy, logs), registry, event_type, None, known).ok()
+        let known = context.find_type(event_type).ok()?;
+        context.find_topic(event_type, None, known).ok()
     });
     PublishRefusal { error: unread.error.clone(), topic: found.map(|found| (found.log, found.topic.number)) }
 }
 
 /// The topic that an event would be stored in; `None` if it is refused before that is known.
-pub(crate) fn destination((policy, logs): (&PublishRules, &Logs), event: &NewEvent) -> Option<LocatedTopic> {
-    let registry = logs.default_ledger().registry();
-    let known = find_type(policy, &registry, &event.event_type).ok()?;
-    find_topic((policy, logs), &registry, &event.event_type, event.topic.as_ref(), known).ok()
+pub(crate) fn destination(policy: &PublishRules, logs: &Logs, event: &NewEvent) -> Option<LocatedTopic> {
+    let registry = &logs.default_ledger().registry();
+    let context = PrepareContext { policy, logs, registry };
+    let known = context.find_type(&event.event_type).ok()?;
+    context.find_topic(&event.event_type, event.topic.as_ref(), known).ok()
 }
 
-fn find_type<'a>(
-    policy: &PublishRules,
-    registry: &'a Registry,
-    event_type: &EventTypeId,
-) -> Result<Option<&'a Arc<RegisteredType>>> {
-    let known = registry.event_type(event_type);
-    if known.is_none() && policy.config.types.unregistered == UnregisteredPolicy::Refuse {
-        return Err(Error::invalid("/type", unregistered(registry, event_type)));
+impl<'a> PrepareContext<'a> {
+    fn find_type(self, event_type: &EventTypeId) -> Result<Option<&'a Arc<RegisteredType>>> {
+        let known = self.registry.event_type(event_type);
+        if known.is_none() && self.policy.config.types.unregistered == UnregisteredPolicy::Refuse {
+            return Err(Error::invalid("/type", unregistered(self.registry, event_type)));
+        }
+        Ok(known)
     }
-    Ok(known)
+
+    /// The topic that the rules name, otherwise the one that the event names.
+    fn find_topic(
+        self,
+        event_type: &EventTypeId,
+        requested: Option<&TopicId>,
+        known: Option<&Arc<RegisteredType>>,
+    ) -> Result<LocatedTopic> {
+        let named = known.and_then(|known| known.event_type.definition.topic.as_ref());
+        let resolved = self
+            .policy
+            .topic_of(event_type, named)
+            .or(requested)
+            .ok_or_else(|| Error::invalid("/topic", "No topic is known for this event type; name one."))?;
+        if requested.is_some_and(|requested| requested != resolved) {
+            return Err(Error::invalid("/topic", "The event type belongs to another topic; leave `topic` out."));
+        }
+        resolved.check_unreserved("/topic")?;
+        let found = self.logs.locate(self.registry, resolved)?;
+        found.ok_or_else(|| {
+            Error::invalid("/topic", "The event's topic is not registered; register it first (POST /v1/topics).")
+        })
+    }
 }
 
 /// Names that are compared with an unknown one; a refusal must not cost more than an event.
@@ -184,32 +210,9 @@ const NAMES_COMPARED_MAX: usize = 256;
 
 fn unregistered(registry: &Registry, event_type: &EventTypeId) -> String {
     let known = registry.event_types().map(|known| known.event_type.definition.id.key());
-    let meant = likely_name(event_type.key(), known.take(NAMES_COMPARED_MAX));
-    let meant = meant.map(|meant| format!(" Did you mean `{meant}`?")).unwrap_or_default();
-    format!("The event type is not registered; register it before publishing (POST /v1/event-types).{meant}")
-}
-
-/// The topic that the rules name, otherwise the one that the event names.
-fn find_topic(
-    (policy, logs): (&PublishRules, &Logs),
-    registry: &Registry,
-    event_type: &EventTypeId,
-    asked: Option<&TopicId>,
-    known: Option<&Arc<RegisteredType>>,
-) -> Result<LocatedTopic> {
-    let named = known.and_then(|known| known.event_type.definition.topic.as_ref());
-    let resolved = policy
-        .topic_of(event_type, named)
-        .or(asked)
-        .ok_or_else(|| Error::invalid("/topic", "No topic is known for this event type; name one."))?;
-    if asked.is_some_and(|asked| asked != resolved) {
-        return Err(Error::invalid("/topic", "The event type belongs to another topic; leave `topic` out."));
-    }
-    resolved.check_unreserved("/topic")?;
-    let found = logs.locate(registry, resolved)?;
-    found.ok_or_else(|| {
-        Error::invalid("/topic", "The event's topic is not registered; register it first (POST /v1/topics).")
-    })
+    let suggestion = likely_name(event_type.key(), known.take(NAMES_COMPARED_MAX));
+    let suggestion = suggestion.map(|suggestion| format!(" Did you mean `{suggestion}`?")).unwrap_or_default();
+    format!("The event type is not registered; register it before publishing (POST /v1/event-types).{suggestion}")
 }
 
 /// Checks lengths, NULs, and required members.

@@ -4,8 +4,9 @@
 //! - The first refused event refuses the whole request, with its own problem and its pointer in the request.
 //! - One decision cannot span logs: an event of another log is refused.
 
+use super::caller_context::CallerContext;
 use super::prepare::PreparedEvent;
-use super::publish::{EventPublisher, SubmittedEvent, check_size};
+use super::publish::{SubmittedEvent, check_size};
 use super::publish_decision::{TypesSource, are_current, decide_event};
 use crate::ledger::Decision;
 use crate::logs::LogRef;
@@ -28,7 +29,7 @@ pub(crate) enum ProducedOutcome {
     Stale,
 }
 
-impl EventPublisher<'_> {
+impl CallerContext<'_> {
     /// Prepares events that are to be stored in `place`; `pointer` returns the pointer to the event with an index.
     pub(crate) async fn prepare_produced(
         self,
@@ -43,7 +44,7 @@ impl EventPublisher<'_> {
             return Ok(produced);
         }
         let events: Vec<SubmittedEvent> = events.into_iter().map(Ok).collect();
-        check_size(self.policy, &events)?;
+        check_size(self.rules, &events)?;
         let mut items = self.prepare(&events).await?;
         if items.iter().any(Result::is_err) {
             // Another broker may have just registered what is missing here.

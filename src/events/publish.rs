@@ -5,30 +5,22 @@
 //!   log: the decision of a side log reads them as they are durable there. So once a change of a type is visible, no event
 //!   is decided against the type as it was before.
 
+use super::caller_context::CallerContext;
 use super::outcome::outcomes;
 use super::prepare::{
-    MissingSchema, PrepareError, PreparedEvent, PublishRefusal, PublishRules, prepare, refuse_unread,
+    MissingSchema, PrepareContext, PrepareError, PreparedEvent, PublishRefusal, PublishRules, prepare, refuse_unread,
 };
 use super::publish_decision::{EventsByPosition, PublishDecision, PublishEvents, TypesSource, aborted, read_stored};
 use super::released_data::ReleasedData;
 use super::split_by_log::{LogSpread, log_spread, publish_by_log, spans_logs};
 use crate::ledger::{ReplyRecorder, decide_until_known};
-use crate::logs::Logs;
-use contract::{Atomicity, BatchOutcome, Error, Kind, NewEvent, ProducerId, PublishedEvent, Result, UnreadableEvent};
+use contract::{Atomicity, BatchOutcome, Error, Kind, NewEvent, PublishedEvent, Result, UnreadableEvent};
 use std::ops::ControlFlow;
 
 /// An event as the caller submitted it, or why it could not be read.
 pub(super) type SubmittedEvent = Result<NewEvent, UnreadableEvent>;
 
-/// Publishes on behalf of one caller.
-#[derive(Clone, Copy)]
-pub(crate) struct EventPublisher<'a> {
-    pub(crate) logs: &'a Logs,
-    pub(crate) policy: &'a PublishRules,
-    pub(crate) producer: Option<&'a ProducerId>,
-}
-
-impl EventPublisher<'_> {
+impl CallerContext<'_> {
     /// Publishes one event.
     pub(crate) async fn publish(
         self,
@@ -48,7 +40,7 @@ impl EventPublisher<'_> {
         atomicity: Atomicity,
         recorder: ReplyRecorder<BatchOutcome>,
     ) -> Result<BatchOutcome> {
-        check_size(self.policy, &events)?;
+        check_size(self.rules, &events)?;
         self.publish_units(events, atomicity, recorder).await
     }
 
@@ -101,7 +93,7 @@ impl EventPublisher<'_> {
         for _ in 0..=events.len() {
             match self.prepare_compiled(events) {
                 Ok(items) => return Ok(items),
-                Err(MissingSchema { event_type, version }) => self.policy.schemas.load(event_type, version).await?,
+                Err(MissingSchema { event_type, version }) => self.rules.schemas.load(event_type, version).await?,
             };
         }
         Err(Error::new(Kind::Overloaded, "Schemas keep changing under this request; try again.").with_retry_after(1))
@@ -113,14 +105,14 @@ impl EventPublisher<'_> {
     ) -> Result<Vec<Result<PreparedEvent, PublishRefusal>>, MissingSchema> {
         let registry = self.logs.default_ledger().registry();
         let now = self.logs.default_ledger().now();
-        let scope = (self.policy, self.logs);
+        let context = PrepareContext { policy: self.rules, logs: self.logs, registry: &registry };
         let prepared = |event: &SubmittedEvent| match event {
-            Ok(event) => match prepare(scope, &registry, event, self.producer, now) {
+            Ok(event) => match prepare(context, event, self.caller, now) {
                 Ok(prepared) => Ok(Ok(prepared)),
                 Err(PrepareError::Refused(refused)) => Ok(Err(refused)),
                 Err(PrepareError::SchemaMissing(missing)) => Err(missing),
             },
-            Err(unread) => Ok(Err(refuse_unread(scope, &registry, unread))),
+            Err(unread) => Ok(Err(refuse_unread(context, unread))),
         };
         events.iter().map(prepared).collect()
     }

@@ -108,6 +108,7 @@ impl Command for PublishEvents {
                 }
             }
         }
+        debug_assert!(answers.iter().all(Option::is_some), "every event belongs to a unit");
         if let Some(seen) = &self.stored {
             let unseen = fill_stored(&mut answers, seen);
             if !unseen.is_empty() {
@@ -312,12 +313,12 @@ fn add_event(item: &PreparedEvent, decision: &mut Decision<'_>) -> Result<Record
     if let Some(refusal) = &item.refusal {
         return Err(refusal.clone());
     }
-    if let Some(asked) = item.sequence {
+    if let Some(requested) = item.sequence {
         let next = decision.tail(item.draft.topic).next();
-        if asked < next {
+        if requested < next {
             return Err(Error::new(Kind::SequenceExists, "That sequence is taken; leave `sequence` out to append."));
         }
-        if asked > next {
+        if requested > next {
             return Err(Error::new(Kind::InvalidSequence, "That sequence would leave a gap in the topic."));
         }
     }

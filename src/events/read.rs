@@ -27,6 +27,7 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 /// Reads on behalf of callers.
+#[derive(Clone, Copy)]
 pub(crate) struct EventReader<'a> {
     pub(crate) logs: &'a Logs,
     /// Most events in one response.
@@ -255,7 +256,9 @@ impl EventReader<'_> {
         if offset == ReadOffset::Latest {
             // Another broker may have just appended. If the log cannot be reached, the tail known here is at most too
             // early, so the reader gets more events, not fewer.
-            let _ = self.logs.ledger(&found.log).refresh().await;
+            if let Err(error) = self.logs.ledger(&found.log).refresh().await {
+                tracing::debug!(%error, "the tail was not refreshed before a read from the latest event");
+            }
         }
         ScanStart::new(offset, found.topic.tail())
     }

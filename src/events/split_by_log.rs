@@ -3,8 +3,9 @@
 //! - One decision cannot span logs, so an all-or-nothing batch over several logs is refused as a whole.
 //! - Results are in the order of the request. A part that one log refuses, or cannot process, does not affect the others.
 
+use super::caller_context::CallerContext;
 use super::prepare::{PreparedEvent, PublishRefusal};
-use super::publish::{EventPublisher, SubmittedEvent};
+use super::publish::SubmittedEvent;
 use crate::ledger::ReplyRecorder;
 use crate::logs::LogRef;
 use contract::{Atomicity, BatchOutcome, Error, Kind, PublishedEvent, Result, Violation};
@@ -38,7 +39,7 @@ pub(super) fn spans_logs(items: &[Result<PreparedEvent, PublishRefusal>]) -> Err
 
 /// Publishes each part to its log, all at the same time.
 pub(super) async fn publish_by_log(
-    publisher: EventPublisher<'_>,
+    publisher: CallerContext<'_>,
     events: Vec<SubmittedEvent>,
     items: &[Result<PreparedEvent, PublishRefusal>],
     atomicity: Atomicity,

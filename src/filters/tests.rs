@@ -80,14 +80,14 @@ fn check(table: &str) {
         for round in 1..=2 {
             let mut failures = FilterStats::default();
             let taken = (1..).zip(&records).filter(|(_, record)| compiled.matches(record, &mut failures));
-            let mut told = taken.map(|(number, _)| number.to_string()).collect::<Vec<_>>().join(" ");
-            if told.is_empty() {
-                told.push_str("none");
+            let mut accepted = taken.map(|(number, _)| number.to_string()).collect::<Vec<_>>().join(" ");
+            if accepted.is_empty() {
+                accepted.push_str("none");
             }
             if failures.count() > 0 {
-                told += &format!(", {} failed", failures.count());
+                accepted += &format!(", {} failed", failures.count());
             }
-            assert_eq!(told.trim(), expected.trim(), "{line}, round {round}");
+            assert_eq!(accepted.trim(), expected.trim(), "{line}, round {round}");
         }
     }
 }

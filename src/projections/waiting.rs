@@ -24,13 +24,13 @@ pub(crate) struct AwaitedProjection {
 
 /// Returns when a projection's checkpoint has reached `offset`; fails at the timeout, or if the broker closes.
 pub(super) async fn wait_until_reached(ledger: &Ledger, name: &str, offset: Offset, deadline: Instant) -> Result<()> {
-    let gone = || Error::not_found("projection");
-    let mut checkpoint = ledger.projections().checkpoint(name).ok_or_else(gone)?;
+    let not_found = || Error::not_found("projection");
+    let mut checkpoint = ledger.projections().checkpoint(name).ok_or_else(not_found)?;
     let mut closing = ledger.closing();
     tokio::select! {
         // Checked first, so that a timeout of 0 succeeds if the offset is reached already.
         biased;
-        reached = checkpoint.wait_for(|checkpoint| *checkpoint >= offset) => reached.map(drop).map_err(|_| gone()),
+        reached = checkpoint.wait_for(|checkpoint| *checkpoint >= offset) => reached.map(drop).map_err(|_| not_found()),
         _ = closing.wait_for(|closing| *closing) => Err(ledger.check_open().err().unwrap_or_else(timed_out)),
         () = tokio::time::sleep_until(deadline) => Err(timed_out()),
     }
@@ -57,7 +57,7 @@ impl Projections<'_> {
 
     /// Refuses projections that do not read the event's topic. If the event has no topic, publishing it reports why.
     pub(crate) fn check_reached(&self, awaited: &[AwaitedProjection], event: &NewEvent) -> Result<()> {
-        let Some(LocatedTopic { log: place, topic }) = destination((self.policy, self.logs), event) else {
+        let Some(LocatedTopic { log: place, topic }) = destination(self.context.rules, self.context.logs, event) else {
             return Ok(());
         };
         let reads = |projection: &AwaitedProjection| match &projection.topic {
@@ -79,7 +79,7 @@ impl Projections<'_> {
     ) -> Result<()> {
         let deadline = Instant::now() + timeout;
         let events: Vec<_> = events.iter().filter_map(|event| Some((topic_of(event)?, *event))).collect();
-        let default = self.logs.default_ledger().registry();
+        let default = self.context.logs.default_ledger().registry();
         for projection in awaited {
             let concerning = events.iter().filter_map(|(topic, event)| match &projection.topic {
                 Some(read) => (read == topic).then_some(event.sequence.into()),

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 /// How many events are appended at once.
 const PAGE: ReadLimit = ReadLimit { records: 256, bytes: 1024 * 1024 };
-/// How many copies one entry names.
+/// Most copies in one entry.
 const COPIES_PER_ENTRY: usize = 4096;
 
 /// Refuses an inconsistent or too large request.
@@ -57,8 +57,8 @@ pub(crate) async fn republish_to_group(
     Ok(EventCount { count: handed? })
 }
 
-/// The copies in a range of a topic: the sequence that identifies each, and where it is stored. A damaged event is taken for an
-/// original.
+/// The copies in a range of a topic: the sequence that identifies each, and where it is stored. A damaged event counts
+/// as an original.
 async fn copies_in(
     ledger: &Ledger,
     topic: &RegisteredTopic,
@@ -145,13 +145,14 @@ struct RepeatEvents {
     number: TopicNumber,
     from: Sequence,
     to: Sequence,
-    /// The first copy of each event of which the range has copies: the sequence that identifies it, and where the copy is.
+    /// The first copy of each event that has copies in the range: the sequence that identifies it, and the copy's
+    /// sequence.
     copies: Vec<(Sequence, Sequence)>,
     dry_run: bool,
 }
 
 impl RepeatEvents {
-    /// The copies that stand for an event whose original is not in the range, or is removed; the group must have finished it.
+    /// The copies of events whose original is not in the range, or is removed; the group must have finished them.
     fn finished_copies(&self, decision: &Decision<'_>) -> Vec<(Sequence, Sequence)> {
         let (claims, trimmed) = (decision.claims(), decision.durable().trimmed(self.number));
         let is_meant = |key: Sequence| {

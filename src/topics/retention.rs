@@ -5,8 +5,8 @@
 //! - Nothing is written before it is known that the engine may remove, and nothing is written twice: a failed removal
 //!   is resumed where it stopped.
 //! - Only headers are read: an event whose body is damaged is removed like any other.
-//! - Trimming is idempotent. Cut short anywhere, it is simply done again. A long beginning goes in steps, each of which is
-//!   removed before the next is begun: on a full disk the space of one pays for the next.
+//! - Trimming is idempotent: if it is interrupted, it is done again. A long beginning is removed in steps, each
+//!   completed before the next one begins: on a full disk the space of one pays for the next.
 //!
 //! [`super::retention_chore`] runs it and keeps track of its failures.
 
@@ -21,8 +21,8 @@ use log::{LogError, ReadLimit, ReadRange, RecordHeader, RecordQuery, TopicNumber
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// How many events are removed at once, at most: what must outlive them is written before their space is given back, and on a
-/// full disk there is little room for it.
+/// Most events that are removed in one step: what must outlive them is written before their space is free, and a full
+/// disk has little room for it.
 const STEP_EVENTS: u64 = 8 * PAGE.records as u64;
 /// How many events one `HistoryCarried` entry covers.
 const PAGE: ReadLimit = ReadLimit { records: 2048, bytes: 4 * 1024 * 1024 };
@@ -62,9 +62,9 @@ async fn expire_aged(ledger: &Ledger, home: Option<&LogLocation>, expiring: &Ret
     if aged.is_empty() || !failures.is_due(&log) {
         return Ok(0);
     }
-    let asked = may_remove(ledger).await;
-    failures.note(&log, &asked);
-    let (server_time, mut removed) = (asked?, Ok(0));
+    let allowed = may_remove(ledger).await;
+    failures.note(&log, &allowed);
+    let (server_time, mut removed) = (allowed?, Ok(0));
     for (topic, age) in aged {
         let work = RetentionWork::Topic(topic.topic.definition.id.clone());
         if !failures.is_due(&work) {
@@ -151,14 +151,14 @@ pub(super) async fn trim_allowed(ledger: &Ledger, topic: &Arc<RegisteredTopic>, 
     while removed < through {
         removed = trim_step(ledger, topic, removed, through).await?;
         if ledger.log().is_full() {
-            // The room for the next step.
+            // This makes room for the next step.
             ledger.log().give_space_back().await;
         }
     }
     Ok(through.0 + 1 - earliest.0)
 }
 
-/// Removes some events behind `after`, which is removed, up to `through`; answers the last that is removed now.
+/// Removes one step of events behind `after`, up to `through`; returns the last removed sequence.
 async fn trim_step(
     ledger: &Ledger,
     topic: &Arc<RegisteredTopic>,
@@ -169,6 +169,7 @@ async fn trim_step(
     let trimmed = ledger.query_state(move |state| state.trimmed(number)).await?;
     let first = after.max(trimmed);
     let through = through.min(Sequence(first.0.saturating_add(STEP_EVENTS)));
+    debug_assert!(through > after || trimmed >= through, "a step removes something, or completes a removal");
     let mut after = first;
     while after < through {
         let page = ledger.log().headers(ReadRange::Topic(number, after), PAGE).await.map_err(read_failed)?;
@@ -187,9 +188,9 @@ async fn trim_step(
 pub(crate) async fn trim_on_request(
     ledger: &Ledger,
     topic: &Arc<RegisteredTopic>,
-    told: &TrimRequest,
+    request: &TrimRequest,
 ) -> Result<EventCount> {
-    let through = match (told.through, told.before) {
+    let through = match (request.through, request.before) {
         (Some(through), None) => through,
         (None, Some(before)) => {
             // Events have whole milliseconds; the first event that is not before the time has the next whole one.
@@ -218,7 +219,7 @@ pub(crate) fn may_erase(ledger: &Ledger, erase: bool) -> Result<()> {
 pub(crate) async fn erase(ledger: &Ledger, erase: bool) -> Result<()> {
     if erase {
         ledger.log().erase().await.map_err(not_removed)?;
-        // The last one may hold what was said of the events.
+        // The checkpoint may contain data of the removed events.
         ledger.checkpoint().await?;
     }
     Ok(())
@@ -244,7 +245,7 @@ pub(super) fn not_removed(error: LogError) -> Error {
 /// carry such a time themselves are in the future of those clocks, which cannot tell their age. Once the first of these
 /// is old by the log's time, so is everything before it.
 ///
-/// While the clock is in doubt since the start, what was stored before ages by the time that has passed since then.
+/// While the clock is in doubt since the start, no event counts as aged.
 async fn old_before(ledger: &Ledger, topic: &RegisteredTopic, age: i64, server_time: Option<i64>) -> Result<i64> {
     let (before, hold) = (old_by_clocks(ledger, topic, age, server_time).await?, ledger.clock().hold());
     let held = hold.time_for(i64::MIN, ledger.now()).saturating_sub(age);
@@ -303,8 +304,8 @@ struct CarryHistory {
 
 impl CarryHistory {
     fn new(topic: &Arc<RegisteredTopic>, through: Sequence, page: &[RecordHeader]) -> Self {
-        let going = page.iter().filter(|header| header.sequence <= through);
-        let facets: Vec<_> = going.filter_map(|header| header.facets).collect();
+        let expiring = page.iter().filter(|header| header.sequence <= through);
+        let facets: Vec<_> = expiring.filter_map(|header| header.facets).collect();
         Self {
             topic: Arc::clone(topic),
             through,
@@ -352,7 +353,8 @@ impl Command for CarryHistory {
 pub(super) struct RecordTrim {
     pub(super) number: TopicNumber,
     pub(super) through: Sequence,
-    /// The engine has removed the events. For a deleted topic nobody looks again after this entry, so it must not come first.
+    /// The engine has removed the events. For a deleted topic no later run looks again after this entry, so it must not
+    /// come first.
     pub(super) is_removed: bool,
 }
 

@@ -53,7 +53,7 @@ async fn note_server_times(ledgers: &[(Option<LogLocation>, Arc<Ledger>)]) {
         match ledger.log().server_time().await {
             Ok(Some(time)) => ledger.clock().note_server_time(time),
             Ok(None) => (),
-            // The server is away, which others report.
+            // The server cannot be reached, which is reported elsewhere.
             Err(error) => tracing::debug!(%error, "the clock of the log's server was not read"),
         }
     }

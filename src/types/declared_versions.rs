@@ -36,7 +36,7 @@ pub(super) async fn versions(schemas: &SchemaCompiler, event_type: &NewEventType
         placed.push(Arc::new(schemas.run(CompileWork::Registration, check).await?));
     }
     placed.sort_by_key(|placed| placed.0.version);
-    let mut broken = Vec::new();
+    let mut incompatible = Vec::new();
     for pair in placed.windows(2) {
         let [old, new] = pair else { continue };
         if old.0.version == new.0.version {
@@ -45,10 +45,10 @@ pub(super) async fn versions(schemas: &SchemaCompiler, event_type: &NewEventType
         if old.0.version.major == new.0.version.major {
             let (old, new) = (Arc::clone(old), Arc::clone(new));
             let compare = move || Ok(schema::incompatibilities(&new.1, &old.0, &new.0, target));
-            broken.extend(schemas.run(CompileWork::Registration, compare).await?);
+            incompatible.extend(schemas.run(CompileWork::Registration, compare).await?);
         }
     }
-    refuse_incompatible(broken)?;
+    refuse_incompatible(incompatible)?;
     check_room(placed.iter().map(|placed| &placed.0))?;
     Ok(placed.into_iter().map(|placed| Arc::unwrap_or_clone(placed).0).collect())
 }
@@ -98,13 +98,13 @@ pub(super) fn registered(declared: &[NewVersion], now: Timestamp) -> Vec<Registe
 }
 
 /// Refuses a version that is incompatible with the one before it.
-pub(super) fn refuse_incompatible(mut broken: Vec<Violation>) -> Result<()> {
-    if broken.is_empty() {
+pub(super) fn refuse_incompatible(mut incompatible: Vec<Violation>) -> Result<()> {
+    if incompatible.is_empty() {
         return Ok(());
     }
-    broken.truncate(limits::VIOLATIONS_MAX);
+    incompatible.truncate(limits::VIOLATIONS_MAX);
     let detail = "This version would refuse events the version before it takes; see `errors`, or make it a new major.";
-    Err(Error::new(Kind::Validation, detail).with_violations(broken))
+    Err(Error::new(Kind::Validation, detail).with_violations(incompatible))
 }
 
 /// Refuses more versions, or more bytes of schemas, than an event type may have in total.

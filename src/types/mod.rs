@@ -25,9 +25,17 @@ use std::sync::Arc;
 pub(crate) use deletion::{TypeSearches, delete};
 pub(crate) use schema_compiler::SchemaCompiler;
 
+/// Where event types are registered, and what compiles their schemas.
+#[derive(Clone, Copy)]
+pub(crate) struct TypeContext<'a> {
+    /// The default log.
+    pub(crate) ledger: &'a Ledger,
+    pub(crate) schemas: &'a SchemaCompiler,
+}
+
 /// Registers an event type.
 pub(crate) async fn register(
-    (ledger, schemas): (&Ledger, &SchemaCompiler),
+    TypeContext { ledger, schemas }: TypeContext<'_>,
     event_type: NewEventType,
     recorder: ReplyRecorder<RegisterOutcome<EventType>>,
 ) -> Result<RegisterOutcome<EventType>> {
@@ -40,18 +48,18 @@ pub(crate) async fn register(
 }
 
 /// Registers a type that the configuration declares. If the type exists, new versions of it are added and finalised.
-pub(crate) async fn declare((ledger, schemas): (&Ledger, &SchemaCompiler), event_type: NewEventType) -> Result<()> {
-    if let Some(known) = ledger.registry().event_type(&event_type.id) {
-        let (_, declared) = check_off_thread(schemas, event_type.clone()).await?;
+pub(crate) async fn declare(context: TypeContext<'_>, event_type: NewEventType) -> Result<()> {
+    if let Some(known) = context.ledger.registry().event_type(&event_type.id) {
+        let (_, declared) = check_off_thread(context.schemas, event_type.clone()).await?;
         for version in declared {
             if known.version(version.version).is_none() {
                 let number = version.version;
-                versions::add((ledger, schemas), &event_type.id, version, ReplyRecorder::disabled()).await?;
-                versions::finalise((ledger, schemas), &event_type.id, number, ReplyRecorder::disabled()).await?;
+                versions::add(context, &event_type.id, version, ReplyRecorder::disabled()).await?;
+                versions::finalise(context, &event_type.id, number, ReplyRecorder::disabled()).await?;
             }
         }
     }
-    register((ledger, schemas), event_type, ReplyRecorder::disabled()).await.map(drop)
+    register(context, event_type, ReplyRecorder::disabled()).await.map(drop)
 }
 
 /// Checks a definition and compiles its schemas; returns the declared versions, too.

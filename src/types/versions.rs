@@ -9,7 +9,7 @@
 //! - An archived type accepts no events and no versions; stored events stay.
 
 use super::compile_queue::CompileWork;
-use super::{SchemaCompiler, declared_versions, schema};
+use super::{TypeContext, declared_versions, schema};
 use crate::ledger::{
     Command, Decision, Entry, Ledger, RegisteredType, ReplyRecorder, answer_or_repeat, decide_until_known,
 };
@@ -36,11 +36,11 @@ impl ChosenVersion<'_> {
 }
 
 /// The version that a new event names, otherwise the CURRENT one of the highest major.
-pub(crate) fn choose<'a>(known: &'a RegisteredType, asked: Option<&str>) -> Result<ChosenVersion<'a>> {
+pub(crate) fn choose<'a>(known: &'a RegisteredType, requested: Option<&str>) -> Result<ChosenVersion<'a>> {
     let refused = |detail: &str| Error::invalid("/dataVersion", detail);
     let versions = &known.event_type.versions;
-    let asked = asked.map(str::parse::<SchemaVersion>).transpose().map_err(|error| refused(error.detail()))?;
-    let Some(asked) = asked else {
+    let requested = requested.map(str::parse::<SchemaVersion>).transpose().map_err(|error| refused(error.detail()))?;
+    let Some(requested) = requested else {
         if versions.is_empty() {
             return Ok(ChosenVersion { version: None, text: Cow::Borrowed(FIRST) });
         }
@@ -49,14 +49,14 @@ pub(crate) fn choose<'a>(known: &'a RegisteredType, asked: Option<&str>) -> Resu
             .ok_or_else(|| refused("No version of the event type's schema is current; name one or finalise one."))?;
         return Ok(ChosenVersion { version: Some(current), text: text_of(current.definition.version) });
     };
-    if versions.is_empty() && asked == SchemaVersion::FIRST {
+    if versions.is_empty() && requested == SchemaVersion::FIRST {
         return Ok(ChosenVersion { version: None, text: Cow::Borrowed(FIRST) });
     }
-    let version = known.version(asked).ok_or_else(|| refused("is not a version of the event type's schema"))?;
+    let version = known.version(requested).ok_or_else(|| refused("is not a version of the event type's schema"))?;
     if version.status == VersionStatus::Finalising {
         return Err(refused("is still being finalised; use a version that is current"));
     }
-    Ok(ChosenVersion { version: Some(version), text: text_of(asked) })
+    Ok(ChosenVersion { version: Some(version), text: text_of(requested) })
 }
 
 /// The text of a version; the common case needs no allocation.
@@ -69,7 +69,7 @@ fn text_of(version: SchemaVersion) -> Cow<'static, str> {
 
 /// Adds a version, or replaces one that is still being finalised.
 pub(crate) async fn add(
-    (ledger, schemas): (&Ledger, &SchemaCompiler),
+    TypeContext { ledger, schemas }: TypeContext<'_>,
     id: &EventTypeId,
     version: NewVersion,
     recorder: ReplyRecorder<RegisterOutcome<RegisteredVersion>>,
@@ -95,7 +95,7 @@ pub(crate) async fn add(
 
 /// Makes a version CURRENT.
 pub(crate) async fn finalise(
-    (ledger, schemas): (&Ledger, &SchemaCompiler),
+    TypeContext { ledger, schemas }: TypeContext<'_>,
     id: &EventTypeId,
     version: SchemaVersion,
     recorder: ReplyRecorder<RegisteredVersion>,

@@ -16,7 +16,7 @@ impl BrokerWrites<'_> {
         event_type: NewEventType,
         recorder: ReplyRecorder<RegisterOutcome<EventType>>,
     ) -> Result<RegisterOutcome<EventType>> {
-        types::register((self.0.logs.default_ledger(), &self.0.policy.schemas), event_type, recorder).await
+        types::register(self.0.type_context(), event_type, recorder).await
     }
 
     pub(crate) async fn add_version(
@@ -25,7 +25,7 @@ impl BrokerWrites<'_> {
         version: NewVersion,
         recorder: ReplyRecorder<RegisterOutcome<RegisteredVersion>>,
     ) -> Result<RegisterOutcome<RegisteredVersion>> {
-        types::versions::add((self.0.logs.default_ledger(), &self.0.policy.schemas), id, version, recorder).await
+        types::versions::add(self.0.type_context(), id, version, recorder).await
     }
 
     pub(crate) async fn finalise_version(
@@ -34,7 +34,7 @@ impl BrokerWrites<'_> {
         version: SchemaVersion,
         recorder: ReplyRecorder<RegisteredVersion>,
     ) -> Result<RegisteredVersion> {
-        types::versions::finalise((self.0.logs.default_ledger(), &self.0.policy.schemas), id, version, recorder).await
+        types::versions::finalise(self.0.type_context(), id, version, recorder).await
     }
 
     pub(crate) async fn deprecate_version(
@@ -61,11 +61,7 @@ impl BrokerWrites<'_> {
 
 impl EventTypeApi for Broker {
     fn register_event_type(&self, event_type: NewEventType) -> BoxFuture<'_, Result<RegisterOutcome<EventType>>> {
-        Box::pin(types::register(
-            (self.logs.default_ledger(), &self.policy.schemas),
-            event_type,
-            ReplyRecorder::disabled(),
-        ))
+        Box::pin(types::register(self.type_context(), event_type, ReplyRecorder::disabled()))
     }
 
     fn event_type<'a>(&'a self, id: &'a EventTypeId) -> BoxFuture<'a, Result<EventType>> {

@@ -99,8 +99,8 @@ impl JsonSchema {
         event.insert("data".to_owned(), data.take());
         let mut event = Value::Object(event);
         let outcome = self.check_instance(&event);
-        if let Some(lent) = event.get_mut("data") {
-            *data = lent.take();
+        if let Some(moved) = event.get_mut("data") {
+            *data = moved.take();
         }
         outcome
     }
@@ -112,11 +112,11 @@ impl JsonSchema {
     /// The validator collects all failures before it returns the first, so all are requested only if they are few.
     fn failures(&self, instance: &Value) -> Vec<Violation> {
         let at = if self.target == SchemaTarget::Data { "/data" } else { "" };
-        let told = |error: ValidationError<'_>| messages::violations(at, &error);
+        let to_violations = |error: ValidationError<'_>| messages::violations(at, &error);
         if cost::has_at_most(instance, LOOKS_MAX / self.reach) {
-            self.validator.iter_errors(instance).flat_map(told).take(limits::VIOLATIONS_MAX).collect()
+            self.validator.iter_errors(instance).flat_map(to_violations).take(limits::VIOLATIONS_MAX).collect()
         } else {
-            let first = self.validator.validate(instance).err().map(told).unwrap_or_default();
+            let first = self.validator.validate(instance).err().map(to_violations).unwrap_or_default();
             first.into_iter().take(limits::VIOLATIONS_MAX).collect()
         }
     }

@@ -85,8 +85,8 @@ fn fault(error: &protox::Error) -> String {
     } else {
         "it defines a name twice, or uses an undefined one"
     };
-    let told = format!("{error:?}");
-    let mut place = told.strip_prefix(NAME).and_then(|rest| rest.strip_prefix(':')).unwrap_or_default().split(':');
+    let text = format!("{error:?}");
+    let mut place = text.strip_prefix(NAME).and_then(|rest| rest.strip_prefix(':')).unwrap_or_default().split(':');
     let mut number = || place.next().and_then(|number| number.parse::<u32>().ok());
     match (number(), number()) {
         (Some(line), Some(column)) => format!("{what} (line {line}, column {column})"),

@@ -48,7 +48,7 @@ pub(super) fn schema_fault(kind: &Kind) -> &'static str {
 }
 
 fn detail(kind: &Kind) -> String {
-    let told = match kind {
+    let detail = match kind {
         Kind::Required { property } => {
             return format!("is missing the required member '{}'", property.as_str().unwrap_or_default());
         }
@@ -82,7 +82,7 @@ fn detail(kind: &Kind) -> String {
         }
         _ => "does not fit the schema",
     };
-    told.to_owned()
+    detail.to_owned()
 }
 
 /// Longest list of values in a response, in bytes.

@@ -12,16 +12,17 @@ const DRAFT_7: &str = "http://json-schema.org/draft-07/schema#";
 fn check(schema: &Value, rows: &[(Value, &str)]) {
     let compiled = JsonSchema::compile("/dataSchema", &schema.to_string(), Some(SchemaTarget::Data)).unwrap();
     for (data, expected) in rows {
-        assert_eq!(told(&compiled, None, None, data), lines(expected), "{schema} {data}");
+        assert_eq!(reported(&compiled, None, None, data), lines(expected), "{schema} {data}");
     }
 }
 
-fn told(schema: &JsonSchema, subject: Option<&str>, subject_type: Option<&str>, data: &Value) -> Vec<String> {
-    let mut lent = data.clone();
-    let outcome = schema.check(subject, subject_type, &mut lent);
-    assert_eq!(&lent, data, "data comes back as it was");
-    let told = outcome.err().unwrap_or_default().into_iter().map(|v| format!("{} {}", v.pointer, v.detail)).collect();
-    sorted(told)
+fn reported(schema: &JsonSchema, subject: Option<&str>, subject_type: Option<&str>, data: &Value) -> Vec<String> {
+    let mut checked = data.clone();
+    let outcome = schema.check(subject, subject_type, &mut checked);
+    assert_eq!(&checked, data, "data comes back as it was");
+    let reported =
+        outcome.err().unwrap_or_default().into_iter().map(|v| format!("{} {}", v.pointer, v.detail)).collect();
+    sorted(reported)
 }
 
 fn lines(table: &str) -> Vec<String> {
@@ -67,7 +68,7 @@ fn the_schema_of_the_seed_describes_the_event() {
             (Some(uuid), json!({"userId": "u", "email": "secret"}), "/data/email must have the format 'email'"),
         ] {
             let expected = sorted(expected.lines().map(str::to_owned).collect());
-            assert_eq!(told(&schema, subject, None, &data), expected, "{data}");
+            assert_eq!(reported(&schema, subject, None, &data), expected, "{data}");
         }
     }
 }
@@ -104,7 +105,7 @@ fn a_schema_of_the_event_sees_subject_and_subject_type() {
         (None, Some("gts.a.c.v1"), "/subjectType must be the one value the schema allows"),
         (Some("s"), Some("gts.a.b.v1"), "/subject is not a member the schema knows"),
     ] {
-        assert_eq!(told(&schema, subject, subject_type, &json!({})), lines(expected), "{subject_type:?}");
+        assert_eq!(reported(&schema, subject, subject_type, &json!({})), lines(expected), "{subject_type:?}");
     }
 }
 
@@ -305,7 +306,7 @@ fn a_schema_may_speak_of_itself() {
 fn an_event_made_to_hurt_costs_little_and_is_told_little() {
     let alternatives: Vec<Value> = (0..50).map(|n| json!({"type": "string", "minLength": n})).collect();
     let open = json!({"additionalProperties": false, "properties": {"x": {}}});
-    for (schema, data, told_at_most) in [
+    for (schema, data, reported_at_most) in [
         (json!({"items": {"type": "string"}}), json!(vec![1; 300]), 100),
         (json!({"items": {"type": "string"}}), json!(vec![1; 200_000]), 1),
         (json!({"items": {"anyOf": alternatives}}), json!(vec![1; 200_000]), 1),
@@ -314,9 +315,9 @@ fn an_event_made_to_hurt_costs_little_and_is_told_little() {
     ] {
         let schema = JsonSchema::compile("/dataSchema", &schema.to_string(), Some(SchemaTarget::Data)).unwrap();
         let begun = Instant::now();
-        let told = told(&schema, None, None, &data);
-        assert_eq!(told.len(), told_at_most, "{:?}", told.first());
-        assert!(told.iter().all(|line| line.len() < 400));
+        let reported = reported(&schema, None, None, &data);
+        assert_eq!(reported.len(), reported_at_most, "{:?}", reported.first());
+        assert!(reported.iter().all(|line| line.len() < 400));
         // A hang would take for ever; a slow machine must not fail the test.
         assert!(begun.elapsed() < Duration::from_secs(120), "{:?}", begun.elapsed());
     }

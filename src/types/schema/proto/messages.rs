@@ -117,7 +117,7 @@ fn is_well_known(message: &MessageDescriptor) -> bool {
 }
 
 fn expected(kind: &Kind) -> String {
-    let told = match kind {
+    let detail = match kind {
         Kind::Double | Kind::Float => "must be a number within the range of its type",
         Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => "must be a whole number of 32 bits",
         Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => "must be a whole number of 64 bits",
@@ -129,5 +129,5 @@ fn expected(kind: &Kind) -> String {
         Kind::Enum(_) => "must be one of the values of its enum",
         Kind::Message(known) => return format!("must be a {} in its JSON form", known.full_name()),
     };
-    told.to_owned()
+    detail.to_owned()
 }

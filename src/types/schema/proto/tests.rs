@@ -24,10 +24,10 @@ const ORDER: &str = r#"
 fn check(file: &str, rows: &[(Value, &str)]) {
     let schema = ProtoSchema::compile("", file, None).unwrap();
     for (data, expected) in rows {
-        let told = schema.check(data).err().unwrap_or_default();
-        let told: Vec<_> = told.into_iter().map(|it| format!("{} {}", it.pointer, it.detail)).collect();
+        let reported = schema.check(data).err().unwrap_or_default();
+        let reported: Vec<_> = reported.into_iter().map(|it| format!("{} {}", it.pointer, it.detail)).collect();
         let expected: Vec<_> = expected.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        assert_eq!(told, expected, "{data}");
+        assert_eq!(reported, expected, "{data}");
     }
 }
 
@@ -172,15 +172,15 @@ fn an_event_made_to_hurt_costs_little() {
     let mut any = json!(1);
     (0..60).for_each(|_| any = json!([any]));
     let wide: Vec<_> = (0..100_000).map(|_| json!({"name": 5})).collect();
-    for (data, told_at_most) in [
+    for (data, reported_at_most) in [
         (deep, 1),
         (json!({"value": any}), 1),
         (json!({"trees": wide}), 100),
         (json!({"trees": vec![5; 100_000]}), 100),
     ] {
         let begun = Instant::now();
-        let told = schema.check(&data).err().unwrap_or_default();
-        assert!(told.len() <= told_at_most, "{}", told.len());
+        let reported = schema.check(&data).err().unwrap_or_default();
+        assert!(reported.len() <= reported_at_most, "{}", reported.len());
         // A hang would take for ever; a slow machine must not fail the test.
         assert!(begun.elapsed() < Duration::from_secs(120), "{:?}", begun.elapsed());
     }
@@ -220,13 +220,13 @@ fn what_a_minor_version_may_change() {
             schema: format!("syntax = \"proto3\"; {body}").into(),
             ..NewVersion::json_schema(SchemaVersion::FIRST, Value::Null)
         };
-        let told = super::super::incompatibilities("", &version(old), &version(&new), None);
+        let reported = super::super::incompatibilities("", &version(old), &version(&new), None);
         match expected {
-            "" => assert_eq!(told, [], "{new}"),
+            "" => assert_eq!(reported, [], "{new}"),
             _ => {
                 assert!(
-                    told.iter().any(|it| it.pointer == "/schema" && it.detail.contains(expected)),
-                    "{new} {told:?}"
+                    reported.iter().any(|it| it.pointer == "/schema" && it.detail.contains(expected)),
+                    "{new} {reported:?}"
                 );
             }
         }

@@ -29,10 +29,10 @@ fn compile(body: &str) -> Result<XsdSchema> {
     XsdSchema::compile("/schema", &schema(body))
 }
 
-fn told(schema: &XsdSchema, document: &str) -> String {
-    let told = schema.check(&json!({"xml": document})).err().unwrap_or_default();
-    assert!(told.iter().all(|it| it.pointer == "/data/xml"));
-    told.into_iter().map(|it| it.detail).collect::<Vec<_>>().join("; ")
+fn reported(schema: &XsdSchema, document: &str) -> String {
+    let reported = schema.check(&json!({"xml": document})).err().unwrap_or_default();
+    assert!(reported.iter().all(|it| it.pointer == "/data/xml"));
+    reported.into_iter().map(|it| it.detail).collect::<Vec<_>>().join("; ")
 }
 
 #[test]
@@ -52,9 +52,9 @@ fn a_document_is_told_by_its_path_in_our_words() {
         ("", "is not well-formed XML"),
         (r#"<order id="1"><sku>a</order>"#, "is not well-formed XML"),
     ] {
-        let told = told(&schema, document);
-        assert!(told.contains(expected) && told.is_empty() == expected.is_empty(), "{document}: {told}");
-        assert!(!told.contains("secret"), "{told}");
+        let reported = reported(&schema, document);
+        assert!(reported.contains(expected) && reported.is_empty() == expected.is_empty(), "{document}: {reported}");
+        assert!(!reported.contains("secret"), "{reported}");
     }
     for data in [json!({}), json!({"xml": 5}), json!({"xml": "<order/>", "more": 1}), json!({"text": "<order/>"})] {
         assert_eq!(schema.check(&data).unwrap_err()[0].pointer, "/data", "{data}");
@@ -73,13 +73,13 @@ fn entities_and_document_types_are_refused_and_nothing_is_read() {
         r#"<!DOCTYPE a SYSTEM "http://127.0.0.1:1/"><a/>"#.to_owned(),
     ] {
         let begun = Instant::now();
-        assert_eq!(told(&schema, &document), "has a document type declaration, which is not allowed", "{document}");
+        assert_eq!(reported(&schema, &document), "has a document type declaration, which is not allowed", "{document}");
         assert!(begun.elapsed() < Duration::from_secs(120));
     }
-    assert!(told(&schema, "<a>&x;</a>").contains("not well-formed"));
-    assert_eq!(told(&schema, "<a>&amp;&#65;</a>"), "");
+    assert!(reported(&schema, "<a>&x;</a>").contains("not well-formed"));
+    assert_eq!(reported(&schema, "<a>&amp;&#65;</a>"), "");
     let hint = r#"<a xmlns:i="http://www.w3.org/2001/XMLSchema-instance" i:noNamespaceSchemaLocation="http://127.0.0.1:1/">x</a>"#;
-    assert_eq!(told(&schema, hint), "");
+    assert_eq!(reported(&schema, hint), "");
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn a_schema_made_to_hurt_is_refused_or_used_at_once() {
     ] {
         let begun = Instant::now();
         let outcome = match compile(&body) {
-            Ok(schema) => told(&schema, &format!("<a>{many}</a>")),
+            Ok(schema) => reported(&schema, &format!("<a>{many}</a>")),
             Err(error) => error.detail().to_owned(),
         };
         assert!(outcome.contains(expected) && outcome.is_empty() == expected.is_empty(), "{name} {outcome}");
@@ -212,17 +212,17 @@ fn a_document_made_to_hurt_costs_little_and_leaves_nothing_behind() {
         (format!("<a>{}</a>", "<b><!--".repeat(50_000)), "is not well-formed XML"),
     ] {
         let begun = Instant::now();
-        let told = told(&schema, &document);
+        let reported = reported(&schema, &document);
         assert!(begun.elapsed() < Duration::from_secs(120), "{:?}", begun.elapsed());
-        assert!(told.starts_with(expected) && told.is_empty() == expected.is_empty(), "{told}");
+        assert!(reported.starts_with(expected) && reported.is_empty() == expected.is_empty(), "{reported}");
     }
-    assert_eq!(told(&schema, &format!("<a>{names}</a>")), "");
+    assert_eq!(reported(&schema, &format!("<a>{names}</a>")), "");
     let names =
         |schema: &XsdSchema| schema.pool().idle.iter().map(|copy| copy.set.name_table.len()).collect::<Vec<_>>();
     let before: Vec<_> = schema.pool().idle.iter().map(|copy| copy.names).collect();
     assert_eq!(names(&schema), before, "one copy, and it has forgotten the names");
-    assert_eq!(told(&schema, "<a/>"), "");
-    assert_eq!(told(&schema, "<b/>"), "an element is not one the schema knows, at /b");
+    assert_eq!(reported(&schema, "<a/>"), "");
+    assert_eq!(reported(&schema, "<b/>"), "an element is not one the schema knows, at /b");
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn documents_are_checked_on_several_threads_without_compiling() {
     assert_eq!(copies, copies_max(&text, 0));
     std::thread::scope(|scope| {
         for _ in 0..16 {
-            scope.spawn(|| assert_eq!(told(&schema, r#"<order id="1"><sku>a</sku></order>"#), ""));
+            scope.spawn(|| assert_eq!(reported(&schema, r#"<order id="1"><sku>a</sku></order>"#), ""));
         }
     });
     let pool = schema.pool();
@@ -251,8 +251,8 @@ fn a_pattern_on_the_content_of_a_complex_type_is_compiled_with_the_schema() {
         )
     };
     let schema = compile(&content("[a-z]{2}")).unwrap();
-    assert_eq!(told(&schema, "<a>ab</a>"), "");
-    assert_ne!(told(&schema, "<a>abc</a>"), "");
+    assert_eq!(reported(&schema, "<a>ab</a>"), "");
+    assert_ne!(reported(&schema, "<a>abc</a>"), "");
     // If this were left until a document is checked, it would be refused there.
     assert!(compile(&content("(")).is_err());
 }
@@ -298,13 +298,13 @@ fn what_a_minor_version_may_change() {
             ..NewVersion::json_schema(SchemaVersion::FIRST, Value::Null)
         };
         assert!(compile(&new).is_ok(), "{new}");
-        let told = super::super::incompatibilities("", &version(ORDER), &version(&new), None);
+        let reported = super::super::incompatibilities("", &version(ORDER), &version(&new), None);
         match expected {
-            "" => assert_eq!(told, [], "{new}"),
+            "" => assert_eq!(reported, [], "{new}"),
             _ => {
                 assert!(
-                    told.iter().any(|it| it.pointer == "/schema" && it.detail.contains(expected)),
-                    "{new} {told:?}"
+                    reported.iter().any(|it| it.pointer == "/schema" && it.detail.contains(expected)),
+                    "{new} {reported:?}"
                 );
             }
         }

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 #[track_caller]
 fn check(rows: &[(Value, Value, &str)]) {
     for (old, new, expected) in rows {
-        let told = incompatibilities("/schema", old, new, Some(SchemaTarget::Data));
-        let told: Vec<_> = told.iter().map(|it| format!("{} {}", it.pointer, it.detail)).collect();
+        let reported = incompatibilities("/schema", old, new, Some(SchemaTarget::Data));
+        let reported: Vec<_> = reported.iter().map(|it| format!("{} {}", it.pointer, it.detail)).collect();
         let expected: Vec<_> = expected.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        assert_eq!(told, expected, "\n{old}\n{new}");
+        assert_eq!(reported, expected, "\n{old}\n{new}");
     }
 }
 
@@ -258,8 +258,8 @@ fn references_are_followed_within_the_schema() {
 #[test]
 fn what_a_schema_describes_stays() {
     let event = json!({"properties": {"data": {"type": "object"}}});
-    let told = incompatibilities("/schema", &event, &json!({"type": "object"}), None);
-    assert_eq!(told[0].pointer, "/schema");
+    let reported = incompatibilities("/schema", &event, &json!({"type": "object"}), None);
+    assert_eq!(reported[0].pointer, "/schema");
     assert_eq!(incompatibilities("/schema", &event, &event, None), []);
     assert_eq!(
         incompatibilities(
@@ -294,8 +294,8 @@ fn schemas_made_to_hurt_are_compared_at_once() {
         ("listed", listed(20_000), listed(20_001)),
     ] {
         let begun = Instant::now();
-        let told = incompatibilities("/schema", &old, &new, Some(SchemaTarget::Data));
-        assert!(told.len() <= limits::VIOLATIONS_MAX);
+        let reported = incompatibilities("/schema", &old, &new, Some(SchemaTarget::Data));
+        assert!(reported.len() <= limits::VIOLATIONS_MAX);
         // A hang would take for ever; a slow machine must not fail the test.
         assert!(begun.elapsed() < Duration::from_secs(120), "{name} {:?}", begun.elapsed());
     }
