@@ -1,4 +1,4 @@
-//! Connections are used again, shared over HTTP/2, and there are never too many.
+//! Connections are reused, shared over HTTP/2, and limited in number.
 
 use super::receiver::{HttpReceiver, ResponderBody, answer, raw};
 use super::trust::CertificateAuthority;
@@ -131,7 +131,7 @@ async fn closing_behind(answered: usize, connections: &Arc<AtomicUsize>) -> Stri
     .await
 }
 
-/// A receiver that closes idle connections without a word cost every job that met one an attempt.
+/// Every job that met a connection which its receiver was closing lost an attempt.
 #[tokio::test]
 async fn a_kept_connection_that_the_receiver_closes_costs_no_attempt() {
     let connections = Arc::new(AtomicUsize::new(0));
@@ -153,7 +153,7 @@ async fn a_new_connection_that_the_receiver_closes_is_a_failure() {
     assert_eq!(connections.load(Ordering::Relaxed), 1);
 }
 
-/// Waits until no more than so many connections are open: closing takes its turn.
+/// Waits until at most this many connections are open: they are closed by other tasks.
 async fn closed(open: &AtomicUsize, at_most: usize) {
     let waiting = async {
         while open.load(Ordering::Relaxed) > at_most {

@@ -1,4 +1,4 @@
-//! What a receiver gets.
+//! The requests that a receiver gets.
 
 use super::receiver::{HttpReceiver, ReceivedRequest};
 use super::*;

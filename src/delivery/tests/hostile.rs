@@ -1,4 +1,4 @@
-//! What a receiver can do to us, and does not get away with: each is contained, and the attempt says what it was.
+//! Hostile receivers: each misbehaviour is contained, and the attempt reports it.
 
 use super::receiver::{HttpReceiver, ResponderBody, raw};
 use super::*;
@@ -14,7 +14,7 @@ async fn attempt(url: &str) -> AttemptReport {
     DeliveryCase { timeout: SHORT, ..DeliveryCase::to(url) }.deliver(&WebhookDeliverer::new(local())).await
 }
 
-/// Takes in the head of a request, and whatever of the body came with it.
+/// Reads the head of a request, and the part of the body that came with it.
 async fn take(socket: &mut TcpStream) {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {

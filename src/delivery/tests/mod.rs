@@ -1,7 +1,7 @@
-//! Attempts against real receivers on this machine: what they get, what their answers mean, what they can do to us.
+//! Attempts against real receivers on this machine: requests, responses, and hostile behaviour.
 //!
 //! - Receivers listen on a free port; names are resolved by a table of the test's own.
-//! - A receiver that hangs or drips is met with a short time-out; nothing waits for a fixed time.
+//! - Attempts to receivers that hang have a short time-out; no test waits for a fixed time.
 
 mod connections;
 mod formats;
@@ -21,13 +21,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 const ID: &str = "550e8400-e29b-41d4-a716-446655440000";
 const TOPIC: &str = "gts.hx.core.events.topic.v1~";
-/// A stored event, spelt so that nothing but a copy gives the same bytes.
+/// A stored event in a spelling that only a copy preserves.
 const EVENT: &str = r#"{"id":"550e8400-e29b-41d4-a716-446655440000","type":"gts.vendor.orders.order_placed.v1","topic":"gts.hx.core.events.topic.v1~","sequence":7,"aggregateSequence":2,"position":9,"createdAt":"2025-12-03T12:02:00.000Z","occurredAt":"2025-12-03T12:01:59.829Z","source":"/shop/é","subject":"o 1%","dataVersion":"1.0","traceParent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01","context":{"appid":"web","Region":"eu"},"data": {"total": 1.50e0,  "name":"\u00e9" } }"#;
 const DATA: &str = r#"{"total": 1.50e0,  "name":"\u00e9" }"#;
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const KEY: &str = "whsk_6Xb/dCcHpPea21PS1N9VY/NZW723CEc77N4rJCubMbfVKIDij2HKpMKkioLlX0dRqSKJp4AJ6p9lMicMFs6Kvg==";
 
-/// What a test varies of a delivery.
+/// What tests vary of a delivery.
 struct DeliveryCase {
     target: DeliveryTarget,
     shape: EventFormat,
@@ -78,13 +78,13 @@ impl DeliveryCase {
     }
 }
 
-/// The usual rules, with this machine's own addresses allowed.
+/// The default policy, with addresses of this machine allowed.
 fn local() -> DeliveryPolicy {
     DeliveryPolicy { allow_private_targets: true, ..DeliveryPolicy::default() }
 }
 
-/// A table of names, which counts how often it is asked. Asked again for a name, it gives the next answer, as a
-/// rebinding attacker's would.
+/// A table of names that counts look-ups. A second look-up of a name returns the next entry, like the server of a DNS
+/// rebinding attack.
 #[derive(Default)]
 pub(super) struct ResolverTable {
     answers: HashMap<String, Vec<Vec<IpAddr>>>,
@@ -112,12 +112,12 @@ impl Resolve for ResolverTable {
     }
 }
 
-/// The class of what an attempt has to say.
+/// The error class of an attempt.
 fn class(attempt: &AttemptReport) -> Option<ErrorClass> {
     attempt.error.as_ref().map(|(class, _)| *class)
 }
 
-/// Asserts a failure of this class, worth a repetition or not.
+/// Asserts a failure of this class, retryable or not.
 #[track_caller]
 fn expect_failure(attempt: &AttemptReport, expected: ErrorClass, retryable: bool) {
     assert_eq!(attempt.outcome, AttemptOutcome::Failed { retryable }, "{attempt:?}");

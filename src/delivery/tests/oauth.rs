@@ -1,4 +1,4 @@
-//! Access tokens: fetched once, kept, renewed when refused, and never from where nothing may be called.
+//! Access tokens: fetched once, cached, renewed when refused, and never fetched from a target that must not be called.
 
 use super::receiver::{HttpReceiver, ReceivedRequest, answer};
 use super::*;
@@ -28,7 +28,7 @@ fn client(endpoint: &HttpReceiver) -> AuthMethod {
     AuthMethod::oauth2("/auth", grant, true).unwrap()
 }
 
-/// A receiver that wants exactly these tokens.
+/// A receiver that accepts only these tokens.
 async fn wanting(tokens: &'static [&'static str]) -> HttpReceiver {
     let answering = |seen: &ReceivedRequest| -> Response<_> {
         let known = tokens.iter().any(|token| seen.header("authorization") == format!("Bearer {token}"));

@@ -1,5 +1,4 @@
-//! Receivers: one that answers HTTP as it is told and remembers what it got, and one that does with a socket what it
-//! likes.
+//! Receivers: one with scripted HTTP responses that stores its requests, and one with a raw socket.
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, Version};
@@ -19,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-/// A request as it came in.
+/// A received request.
 #[derive(Debug, Clone)]
 pub(super) struct ReceivedRequest {
     pub(super) method: Method,
@@ -30,7 +29,7 @@ pub(super) struct ReceivedRequest {
 }
 
 impl ReceivedRequest {
-    /// A header's value; empty where there is none.
+    /// The value of a header; empty if there is none.
     pub(super) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
@@ -38,10 +37,10 @@ impl ReceivedRequest {
 
 pub(super) type Responder = Box<dyn Fn(&ReceivedRequest) -> Response<ResponderBody> + Send + Sync>;
 
-/// The body of an answer.
+/// The body of a response.
 pub(super) enum ResponderBody {
     Text(Full<Bytes>),
-    /// So many bytes more, and how many of them were asked for.
+    /// This many more bytes, and how many of them were read.
     Endless {
         left: u64,
         given: Arc<AtomicU64>,
@@ -57,7 +56,7 @@ pub(super) struct HttpReceiver {
 }
 
 impl HttpReceiver {
-    /// Answers everything so.
+    /// Responds to every request like this.
     pub(super) async fn answering(status: u16, body: &str) -> Self {
         let body = Bytes::from(body.to_owned());
         Self::start(Box::new(move |_| answer(status, &[], body.clone())), None).await
@@ -128,7 +127,7 @@ async fn serve(
     };
 }
 
-/// An answer with text for a body.
+/// A response with a text body.
 pub(super) fn answer(status: u16, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Response<ResponderBody> {
     let mut response = Response::builder().status(status);
     for (name, value) in headers {
@@ -162,7 +161,7 @@ impl Body for ResponderBody {
     }
 }
 
-/// A receiver that does with each connection what it likes; gives its URL.
+/// A receiver that handles raw connections; returns its URL.
 pub(super) async fn raw<F: Future<Output = ()> + Send + 'static>(
     behaviour: impl Fn(TcpStream) -> F + Send + 'static,
 ) -> String {

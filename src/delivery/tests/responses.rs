@@ -1,4 +1,4 @@
-//! What answers mean, over a wire. The whole table is beside the code that reads it (`answer`).
+//! The meaning of responses, over a connection. The whole table is next to its code (`response`).
 
 use super::receiver::{HttpReceiver, answer};
 use super::*;

@@ -1,5 +1,5 @@
-//! Deliveries for other people's libraries to read: `scripts/verify-webhooks` sets `EVENT_BROKER_DELIVERIES` to a folder,
-//! and what was received is written there as well.
+//! Deliveries for verification by third-party libraries: `scripts/verify-webhooks` sets `EVENT_BROKER_DELIVERIES` to a
+//! folder, and the received requests are also written there.
 
 use super::receiver::{HttpReceiver, ReceivedRequest};
 use super::*;

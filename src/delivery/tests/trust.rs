@@ -1,4 +1,4 @@
-//! Encryption: who is believed, and what is shown.
+//! TLS: which receivers are trusted, and which certificate is sent.
 
 use super::receiver::{HttpReceiver, Responder, answer};
 use super::*;
@@ -10,7 +10,7 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 
-/// A root of the test's own.
+/// A root certificate of the test.
 pub(super) struct CertificateAuthority {
     issuer: Issuer<'static, KeyPair>,
     root: CertificateDer<'static>,

@@ -1,4 +1,4 @@
-//! What people do: pause, resume, change, delete, replay, tasks, lists; and which verbs fit.
+//! Actions of people: pause, resume, change, delete, replay, tasks, lists; and which actions fit which status.
 
 use super::check;
 

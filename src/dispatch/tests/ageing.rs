@@ -1,8 +1,9 @@
-//! Age: a job that reaches it is given up like one that failed too often, and begins a new one when a person wants it so.
+//! Maximum age: a job that reaches it is given up like one that failed too often, and gets a new age when a person
+//! retries it.
 
 use super::check;
 
-/// Redriven or retried after its age, a job expired again at once, and its letter was closed.
+/// A job that was redriven or retried after its age expired again at once, and its dead letter was closed.
 #[test]
 fn a_redrive_or_a_retry_after_the_maximum_age_delivers() {
     for verb in ["redrive", "retry"] {
@@ -26,7 +27,7 @@ fn a_redrive_or_a_retry_after_the_maximum_age_delivers() {
     }
 }
 
-/// It expired silently: no dead letter, no news, and later ones of its group went on.
+/// It expired silently: no dead letter, no operations event, and later jobs of its group were sent.
 #[test]
 fn a_job_that_expires_is_a_dead_letter_in_every_mode() {
     for (mode, behind) in [("IMMEDIATE", " mail/2:200"), ("NEXT_ON_ERROR", " mail/2:200"), ("BLOCK_ON_ERROR", "")] {
@@ -71,7 +72,7 @@ fn a_job_that_was_never_tried_is_a_dead_letter_when_it_expires() {
     );
 }
 
-/// The head of a group expired, and what was behind it went on.
+/// The head of a group expired, and the jobs behind it were sent.
 #[test]
 fn an_expired_job_holds_its_group_until_its_letter_is_resolved() {
     for (verb, then, status) in [
@@ -108,7 +109,7 @@ fn an_expired_job_holds_its_group_until_its_letter_is_resolved() {
     }
 }
 
-/// One that waited behind another had no letter though it was shown as expired.
+/// A job that waited behind another one had no dead letter although it was shown as expired.
 #[test]
 fn a_job_that_waits_behind_another_expires_in_its_own_time() {
     check(
@@ -134,7 +135,7 @@ fn a_job_that_waits_behind_another_expires_in_its_own_time() {
     );
 }
 
-/// Shown as expired, but no letter until it was resumed.
+/// They were shown as expired, but had no dead letter until the subscription was resumed.
 #[test]
 fn jobs_of_a_paused_subscription_expire_in_their_time() {
     for mode in ["IMMEDIATE", "BLOCK_ON_ERROR"] {
@@ -159,7 +160,7 @@ fn jobs_of_a_paused_subscription_expire_in_their_time() {
     }
 }
 
-/// A task that its receiver kept putting off never ended.
+/// A task that its receiver deferred again and again never ended.
 #[test]
 fn a_task_expires_a_day_after_its_time() {
     check(
@@ -200,7 +201,7 @@ fn an_expired_task_holds_its_group() {
     );
 }
 
-/// Its status was EXPIRED, and there was no letter until a place of the pool was free.
+/// Its status was EXPIRED, but there was no dead letter until a place of the pool was free.
 #[test]
 fn a_job_expires_though_its_pool_is_full() {
     check(

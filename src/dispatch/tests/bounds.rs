@@ -1,8 +1,8 @@
-//! What is kept of jobs that fail is bounded, and what does not fit waits.
+//! Limits: the rows of failed jobs are limited, and jobs without room for a row wait.
 
 use super::check;
 
-/// The limit was promised and never looked at.
+/// The limit was documented and never checked.
 #[test]
 fn no_more_jobs_are_open_than_may_be_and_the_others_wait() {
     for (mode, restart) in
@@ -107,7 +107,7 @@ fn a_job_expires_only_where_there_is_room_for_its_letter() {
     }
 }
 
-/// The worker kept a row for every subscription and replay there ever was.
+/// The worker kept an offset for every subscription and replay that ever existed.
 #[test]
 fn the_worker_forgets_lanes_that_are_gone() {
     check(
@@ -129,7 +129,7 @@ fn the_worker_forgets_lanes_that_are_gone() {
     );
 }
 
-/// With the attempts of its job in it, a letter cost as much again.
+/// A dead letter contained the attempts of its job, and cost as much again.
 #[test]
 fn a_letter_shows_the_attempts_of_its_job_before_and_after_it_is_resolved() {
     check(

@@ -1,4 +1,4 @@
-//! A damaged event under dispatch: its own lanes wait for a repair, nobody else notices.
+//! A damaged event: the lanes of its topic wait for a repair, others are not affected.
 
 use super::{DispatchFixture, TYPE};
 use crate::clock::Clock;
@@ -10,13 +10,13 @@ use serde_json::value::RawValue;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Memory in which one event of a topic cannot be read; number 0: all can.
+/// A log in memory in which one event of a topic cannot be read; number 0: all can.
 #[derive(Default)]
 struct DamagedLog {
     log: MemoryLog,
     topic: AtomicU32,
     sequence: AtomicU64,
-    /// Whether writing fails.
+    /// Whether appends fail.
     is_full: AtomicBool,
 }
 
@@ -49,7 +49,7 @@ impl Log for DamagedLog {
 
 const SPOILT: &str = "gts.hx.core.events.topic.v1~vendor.spoilt.v1";
 
-/// A world with subscription `first` to a topic that can be damaged, and events 1 to 3 in it; and `mail` to another.
+/// A fixture with subscription `first` to a topic that can be damaged, with events 1 to 3, and `mail` to another topic.
 async fn world(log: &Arc<DamagedLog>, options: &str) -> DispatchFixture {
     let mut world = DispatchFixture::new(Arc::clone(log) as Arc<dyn Log>).await;
     let spoilt = SPOILT;
@@ -107,7 +107,7 @@ async fn what_cannot_be_written_is_tried_again_after_a_while_and_nothing_is_sent
     assert_eq!((world.worker.recording.len(), world.worker.deliveries.len()), (1, sent));
 }
 
-/// Whoever builds a lane reads the events of its open jobs. One that could not be read stopped every lane of the log.
+/// Building a lane read the events of its open jobs. One that could not be read stopped every lane of the log.
 #[tokio::test]
 async fn a_damaged_event_of_a_failed_job_holds_up_its_own_lane_alone() {
     let log = Arc::new(DamagedLog::default());
@@ -126,7 +126,7 @@ async fn a_damaged_event_of_a_failed_job_holds_up_its_own_lane_alone() {
     assert_eq!(world.run().await, "first/1:200");
 }
 
-/// Each try to learn which event it is about was written and made again at once.
+/// Each failed look-up of the event was recorded and repeated at once.
 #[tokio::test]
 async fn a_job_that_expires_and_whose_event_cannot_be_read_fills_no_log() {
     let log = Arc::new(DamagedLog::default());

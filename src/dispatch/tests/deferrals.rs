@@ -1,4 +1,4 @@
-//! Deferrals and breakers: why a job waits can be seen, and somebody who knows better can act.
+//! Deferrals and circuit breakers: why a job waits is visible, and a person can act.
 
 use super::check;
 
@@ -80,8 +80,8 @@ fn an_open_breaker_is_shown_and_closed_by_hand() {
     ));
 }
 
-/// Whoever had repaired a receiver and redrove its letters waited for its breaker, half a minute or more; a job with a
-/// short age expired again meanwhile.
+/// After a repair, redriven jobs waited for the circuit breaker for half a minute or more; a job with a short maximum
+/// age expired again meanwhile.
 #[test]
 fn a_redrive_or_a_retry_does_not_wait_for_an_open_breaker() {
     let fail: String = (1..=10).map(|number| format!("answer mail/{number} 500\n")).collect();

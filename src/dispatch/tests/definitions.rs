@@ -1,4 +1,4 @@
-//! Definitions of subscriptions, jobs and errors, as the tables spell them.
+//! How the tables write subscriptions, jobs and errors.
 
 use super::{TOPIC, TYPE};
 use contract::{DispatchJob, Error, NewSubscription, SubscriptionChange, TopicId};
@@ -59,7 +59,7 @@ pub(super) fn describe(error: &Error) -> String {
     error.kind().code().trim_start_matches("EVENT_BROKER_").to_owned()
 }
 
-/// Lanes of one priority begin in no order that means anything.
+/// The order of lanes with the same priority is arbitrary.
 pub(super) fn sorted(heard: &str) -> String {
     let mut words: Vec<_> = heard.split(' ').collect();
     words.sort_unstable();

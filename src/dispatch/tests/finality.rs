@@ -3,12 +3,12 @@
 use super::check;
 use contract::{RedriveOverride, RedriveRequest};
 
-/// The order to publish an event anew, instead of trying the old one again.
+/// The request to publish a corrected event instead of retrying the old one.
 pub(super) fn corrected() -> RedriveRequest {
     RedriveRequest { changes: Some(RedriveOverride { data: None, new_event_id: true }), ..RedriveRequest::default() }
 }
 
-/// The corrected event is delivered; a replay or a republish then delivered the wrong one, too.
+/// The corrected event was delivered; a replay or a republish then delivered the replaced one too.
 #[test]
 fn an_event_that_a_correction_replaced_is_not_delivered_to_its_subscription_again() {
     check(
@@ -34,7 +34,7 @@ fn an_event_that_a_correction_replaced_is_not_delivered_to_its_subscription_agai
     );
 }
 
-/// The replay had come to the event, and waited behind the letter for its group; then it delivered what was replaced.
+/// The replay had read the event and waited for its group behind the dead letter; then it delivered the replaced event.
 #[test]
 fn a_replay_that_waits_for_a_letter_does_not_deliver_what_a_correction_replaced() {
     check(

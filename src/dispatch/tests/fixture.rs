@@ -1,4 +1,4 @@
-//! What the tables run on: a broker in memory, a worker of it, a receiver that answers as it is told, and a clock.
+//! The fixture of the tables: a broker in memory, its worker, a scripted receiver, and a clock.
 
 use super::receiver::ScriptedReceiver;
 use crate::broker::Broker;
@@ -45,7 +45,7 @@ fn config(settings: &FixtureSettings) -> Config {
     config
 }
 
-/// A worker of `broker`, with a receiver of ours.
+/// A worker of `broker` with the scripted receiver.
 pub(super) fn worker(broker: &Broker, receiver: &Arc<ScriptedReceiver>, clock: &Arc<ManualClock>) -> DispatchWorker {
     DispatchWorker::new(broker.default_ledger(), Arc::new(context(broker, receiver, clock)))
 }

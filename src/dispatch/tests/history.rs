@@ -1,4 +1,5 @@
-//! What stays of jobs and letters: after a trim, after their subscription is gone, and after its filter has changed.
+//! What remains of jobs and dead letters after a trim, after the deletion of their subscription, and after a change of
+//! its filter.
 
 use super::check;
 

@@ -1,4 +1,4 @@
-//! Traps other systems fell into, each as a test that tells its story.
+//! Known pitfalls of other systems, one test each.
 
 use super::check;
 

@@ -1,4 +1,4 @@
-//! Lists cost what a page holds, however long the history is.
+//! A list costs what its page contains, however long the history is.
 
 use super::{DispatchFixture, TOPIC, TYPE};
 use crate::ledger::ReplyRecorder;
@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Memory that counts the records read from it.
+/// A log in memory that counts the records read from it.
 #[derive(Default)]
 struct CountingLog {
     log: MemoryLog,
@@ -20,7 +20,7 @@ struct CountingLog {
 }
 
 impl CountingLog {
-    /// The records read since this was last asked.
+    /// The records read since the last call.
     fn take(&self) -> usize {
         self.read.swap(0, Ordering::SeqCst)
     }
@@ -45,7 +45,7 @@ async fn world() -> (Arc<CountingLog>, DispatchFixture) {
     (log, world)
 }
 
-/// Publishes so many events of a type, each of its own subject.
+/// Publishes this many events of a type, each with its own subject.
 async fn publish(world: &DispatchFixture, kind: &str, count: usize) {
     let event = |number: usize| {
         let data = RawValue::from_string("{}".to_owned()).unwrap();
@@ -58,7 +58,7 @@ async fn publish(world: &DispatchFixture, kind: &str, count: usize) {
     }
 }
 
-/// Every job of `count` fails for good.
+/// Makes the first `count` jobs fail for good.
 async fn all_fail(world: &mut DispatchFixture, count: usize) {
     for number in 1..=count {
         world.ask(&format!("answer mail/{number} 400")).await.unwrap();

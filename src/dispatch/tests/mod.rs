@@ -1,11 +1,11 @@
-//! Dispatch as tables of text: one command a line, what must come of it behind `->`. A line without `->` must not be refused.
+//! Dispatch as tables of text: one command per line, the expected result behind `->`. A command without `->` must succeed.
 //!
 //! ```text
-//! subscribe mail mode=BLOCK_ON_ERROR retry=PT5S,PT30S    every member that is not there has its default
-//! publish a b a                                          events 1, 2 and 3, of the subjects a, b and a
-//! answer mail/1 500 410                                  what the receiver says to its next attempts; 200 behind that
-//! run                -> mail/1:500 mail/2:200            everything that can be sent now is, in this order
-//! run-sorted                                             the same, sorted, where the order means nothing
+//! subscribe mail mode=BLOCK_ON_ERROR retry=PT5S,PT30S    other members have their defaults
+//! publish a b a                                          events 1, 2 and 3, with the subjects a, b and a
+//! answer mail/1 500 410                                  the responses to its next attempts; then 200
+//! run                -> mail/1:500 mail/2:200            sends everything that can be sent now, in this order
+//! run-sorted                                             the same, sorted, if the order is arbitrary
 //! release mail/1     -> mail/1:200                       a delivery that hangs (answer `hang`) ends
 //! job mail/1         -> PENDING tried 1 in 5000
 //! jobs status=ERROR  -> mail/1
@@ -14,13 +14,13 @@
 //! public                                                 the same, with targets in public networks only
 //! key k2                                                 the same, with another key for secrets
 //! advance 5000                                           milliseconds pass
-//! step -5000                                             the wall clock alone is set ahead or back, in milliseconds
-//! land               -> mail/1:200                       what can be sent now is, and nothing of it is written down yet
-//! turn                                                   what can be sent now is begun, and nothing of it is over
-//! remembered         -> 2                                lanes the worker keeps a number for
-//! flying             -> 2                                deliveries under way
-//! run-until mail 24  -> soon                             no more than that was sent before the first one of `mail`
-//! news               -> job_dead target_failing          what the operator was told, in order
+//! step -5000                                             only the wall clock is moved, in milliseconds
+//! land               -> mail/1:200                       sends what can be sent now, and records nothing
+//! turn                                                   starts what can be sent now, and waits for nothing
+//! remembered         -> 2                                lanes with a recorded offset in the worker
+//! flying             -> 2                                deliveries in flight
+//! run-until mail 24  -> soon                             at most 24 deliveries before the first one of `mail`
+//! news               -> job_dead target_failing          the operations events, in order
 //! replayed           -> mail/1@1 mail/1@2                deliveries marked as replayed since, with the replay's number
 //! ```
 
@@ -70,7 +70,7 @@ const TOPIC: &str = "gts.hx.core.events.topic.v1~";
 const NEWS: &str = "gts.hx.core.events.topic.v1~hx.broker.dispatch.operations.v1";
 const TYPE: &str = "gts.hyperspot.core.events.type.v1~vendor.app";
 
-/// Runs a table on a broker of its own.
+/// Runs a table on a new broker.
 pub(super) fn check(text: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -352,7 +352,7 @@ impl DispatchFixture {
         page.items.into_iter().find(|job| name(job) == wanted).ok_or_else(|| Error::not_found("job"))
     }
 
-    /// Sends what can be sent now, and writes nothing of it down.
+    /// Sends what can be sent now, and records nothing.
     async fn land(&mut self) -> String {
         self.worker.step().await;
         while let Some(landed) = self.worker.deliveries.join_next().await {
@@ -362,7 +362,7 @@ impl DispatchFixture {
     }
 
     async fn news(&self) -> Result<String> {
-        // What is told apart from a report takes its turn.
+        // Operations events outside of a report are appended by another task.
         for _ in 0..64 {
             tokio::task::yield_now().await;
         }
@@ -374,7 +374,7 @@ impl DispatchFixture {
         Ok(kinds.collect::<Vec<_>>().join(" "))
     }
 
-    /// Sends everything that can be sent now; what hangs, hangs. Answers what was delivered, in the order it was.
+    /// Sends everything that can be sent now, except for deliveries that hang. Returns the deliveries in order.
     pub(super) async fn run(&mut self) -> String {
         loop {
             let turn = self.worker.step().await;

@@ -1,16 +1,16 @@
-//! More words of the tables: dead letters in bulk, pools that go, and facts as older versions wrote them.
+//! More commands of the tables: dead letters in bulk, deleted pools, and facts of older versions.
 //!
 //! ```text
-//! redrive-all mail         -> 1 skipped 2             every open letter of a subscription
-//! letters-all              -> mail/1 discarded        those that were dealt with, too
-//! why mail/1               -> The subscription …      why a letter was closed
+//! redrive-all mail         -> 1 skipped 2             every open dead letter of a subscription
+//! letters-all              -> mail/1 discarded        resolved dead letters too
+//! why mail/1               -> The subscription …      the reason of a resolution
 //! drop-pool p              -> INVALID_STATE
-//! old-drop-pool p                                     as versions did that did not look for users
-//! old-unsubscribe mail                                as versions did that left letters open
+//! old-drop-pool p                                     as versions did that did not check for users
+//! old-unsubscribe mail                                as versions did that left dead letters open
 //! deferred mail/1          -> 2 in 1000: The receiver responded with 503 and Retry-After.
 //! breaker mail             -> Open after 10 next in 30000
 //! close-breaker mail
-//! rotate mail 0                                       a new signing secret, with so many seconds of grace
+//! rotate mail 0                                       a new signing secret, with this grace in seconds
 //! pause-dispatch    resume-dispatch                   of the whole log
 //! ```
 
@@ -21,7 +21,7 @@ use contract::api::*;
 use contract::{BulkResolveRequest, DeadLetter, DeadLetterFilter, Error, RedriveRequest, Result, SecretRotation};
 use std::collections::BTreeMap;
 
-/// A fact, whatever the state says about it.
+/// Appends a fact without checking the state.
 struct AppendFact(DispatchFact);
 
 impl Command for AppendFact {

@@ -1,4 +1,4 @@
-//! What the operator is told, and that telling ends.
+//! Operations events, and that there are none about themselves.
 
 use super::check;
 
@@ -63,7 +63,7 @@ fn a_target_that_fails_and_recovers_is_told_once_each() {
     ));
 }
 
-/// A target was left alone for ever when the event of its probe was gone by the time it was to be sent.
+/// A target was never called again if the event of its probe was removed before the probe was sent.
 #[test]
 fn a_probe_that_cannot_be_sent_is_not_waited_for() {
     check(&format!(
@@ -81,7 +81,7 @@ fn a_probe_that_cannot_be_sent_is_not_waited_for() {
     ));
 }
 
-/// What was delivered and not written down yet was delivered once more when its subscription was changed meanwhile.
+/// A job that was delivered but not recorded yet was delivered again when its subscription was changed meanwhile.
 #[test]
 fn a_change_between_a_delivery_and_the_log_delivers_nothing_twice() {
     for change in ["change mail timeoutSeconds=10", "pause mail\nresume mail"] {

@@ -1,4 +1,4 @@
-//! Panics under dispatch: no job is left under way for ever.
+//! Panics: no job stays in flight for ever.
 
 use super::DispatchFixture;
 use super::fixture::context;
@@ -7,7 +7,7 @@ use crate::dispatch::DispatchWorker;
 use log::MemoryLog;
 use std::sync::Arc;
 
-/// A clock that nobody can read.
+/// A clock that panics.
 struct BrokenClock;
 
 impl Clock for BrokenClock {

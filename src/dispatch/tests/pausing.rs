@@ -1,4 +1,4 @@
-//! Dispatch as a whole, paused and resumed: as a restored log is until somebody says otherwise.
+//! Pausing and resuming dispatch as a whole: a restored log is paused until a person resumes it.
 
 use super::{DispatchFixture, check};
 use crate::dispatch::worker::WorkerStep;

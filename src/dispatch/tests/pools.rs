@@ -1,4 +1,4 @@
-//! Pools and codes: what exists is decided in the log's order, and nothing waits for a pool that is gone.
+//! Pools and codes: existence is decided in the order of the log, and no job waits for a deleted pool.
 
 use super::{DispatchFixture, TOPIC, check, subscription};
 use crate::ledger::ReplyRecorder;
@@ -101,7 +101,7 @@ async fn a_pool_used_only_by_a_subscription_of_another_log_is_not_deleted() {
     assert!(refused.detail().contains("1 subscription(s) (mail)"), "{refused}");
 }
 
-/// A change wrote the whole pool as it was read before: a deleted pool came back.
+/// A change stored the whole pool as it was read before: a deleted pool came back.
 #[tokio::test]
 async fn a_pool_that_is_deleted_while_it_is_changed_stays_deleted() {
     let mut world = DispatchFixture::new(Arc::new(MemoryLog::new())).await;
@@ -120,7 +120,7 @@ async fn a_pool_that_is_deleted_while_it_is_changed_stays_deleted() {
     }
 }
 
-/// The later one wrote the whole pool as it was before the other: one of two changes was lost.
+/// The later change stored the whole pool as it was before the other one: one of two changes was lost.
 #[tokio::test]
 async fn two_changes_of_a_pool_at_once_both_apply() {
     let mut world = DispatchFixture::new(Arc::new(MemoryLog::new())).await;

@@ -1,9 +1,9 @@
-//! What a person decides while a job is under way: the log decides, and the worker follows it.
+//! Decisions of a person while a job is in flight: the log decides, and the worker follows.
 
 use super::check;
 
-/// The job was cancelled after it was sent and before its failure was written. The worker held the group for it for ever,
-/// though the log did not.
+/// The job was cancelled after it was sent and before its failure was recorded. The worker blocked the group for ever,
+/// although the log did not.
 #[test]
 fn a_job_that_is_cancelled_or_completed_while_it_fails_does_not_hold_its_group() {
     for (verb, attempts) in [("cancel", 1), ("cancel", 5)] {
@@ -23,7 +23,8 @@ fn a_job_that_is_cancelled_or_completed_while_it_fails_does_not_hold_its_group()
     }
 }
 
-/// The retry was decided between the end of the job's age and the fact of it. The worker took the job for given up.
+/// The retry was decided after the job reached its maximum age and before that was recorded. The worker treated the job
+/// as given up.
 #[test]
 fn a_job_that_is_retried_while_it_expires_is_delivered() {
     for mode in ["IMMEDIATE", "NEXT_ON_ERROR", "BLOCK_ON_ERROR"] {

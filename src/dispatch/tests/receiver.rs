@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// A receiver that says what it is told to say.
+/// A receiver with scripted responses.
 #[derive(Default)]
 pub(super) struct ScriptedReceiver {
     pub(super) answers: Mutex<HashMap<String, VecDeque<String>>>,

@@ -1,10 +1,10 @@
-//! One group is one order: for first tries and retries, live events and replayed ones, and after every restart.
+//! A message group has one order: for first attempts and retries, live and replayed events, and after every restart.
 
 use super::check;
 
 const RESTARTS: [&str; 3] = ["", "restart", "reopen"];
 
-/// The group was forgotten when its last fresh job was over, so that a retry and a new one went at the same time.
+/// The group was dropped when its last new job was done, so that a retry and a new job were sent at the same time.
 #[test]
 fn next_on_error_sends_no_second_one_while_a_retry_is_under_way() {
     check(
@@ -41,7 +41,7 @@ fn next_on_error_sends_no_retry_while_another_one_is_under_way() {
     }
 }
 
-/// After a rebuild a job that was put off stood outside its group, and later ones passed it.
+/// After a rebuild a deferred job was outside of its group, and later jobs overtook it.
 #[test]
 fn next_on_error_waits_for_a_job_that_was_put_off_before_and_after_a_restart() {
     for restart in RESTARTS {
@@ -171,7 +171,7 @@ fn replayed_deliveries_name_their_replay() {
     );
 }
 
-/// The share was counted for each replay apart, so that six of them filled a pool.
+/// The share was counted for each replay on its own, so that six of them filled a pool.
 #[test]
 fn all_replays_of_a_pool_together_take_a_quarter_of_it() {
     let hang = |code: &str| (1..=4).map(|number| format!("answer {code}/{number} hang\n")).collect::<String>();
@@ -198,7 +198,7 @@ fn all_replays_of_a_pool_together_take_a_quarter_of_it() {
     ));
 }
 
-/// A receiver that hung filled the pool, and every other subscription waited for it.
+/// A receiver that hung filled the pool, and every other subscription waited.
 #[test]
 fn a_receiver_that_hangs_leaves_places_of_its_pool_to_others() {
     let hang: String = (1..=20).map(|number| format!("answer slow/{number} hang\n")).collect();

@@ -1,10 +1,10 @@
-//! Several brokers on one log: each job is worked by one at a time, and another takes over when that one falls silent.
+//! Several brokers on one log: one of them delivers, and another one takes over when its lease expires.
 
 use super::DispatchFixture;
 use log::{Log, MemoryLog};
 use std::sync::Arc;
 
-/// Memory that several brokers append to.
+/// A shared log in memory.
 struct SharedMemoryLog {
     log: MemoryLog,
 }

@@ -1,4 +1,4 @@
-//! Several topics in one log: none waits for another.
+//! Several topics in one log do not delay each other.
 
 use super::{DispatchFixture, TYPE};
 use crate::dispatch::worker::WorkerStep;
@@ -8,7 +8,7 @@ use log::MemoryLog;
 use serde_json::value::RawValue;
 use std::sync::Arc;
 
-/// More than is read in one turn.
+/// More events than one step reads.
 const MANY: usize = 5000;
 
 #[tokio::test]
