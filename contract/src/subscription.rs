@@ -1,7 +1,7 @@
-//! Subscriptions: standing orders to push matching events of a topic to a target.
+//! Subscriptions: standing orders to deliver matching events of a topic to a target.
 //!
-//! - A definition is plain values. Secrets come in with it and are never shown again.
-//! - What may be absent has one default, said at its field.
+//! - A definition is plain values. Secrets are part of a request and are never returned again.
+//! - An optional member has one default, which its field documents.
 
 use crate::object::object;
 use crate::patch::{nullable, required};
@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use uuid::Uuid;
 
-/// A subscription as one asks for it.
+/// A definition of a subscription.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
 pub struct NewSubscription {
-    /// Its name for programs; no other subscription has it.
+    /// Its unique name for programs.
     pub code: String,
     /// For people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -23,65 +23,66 @@ pub struct NewSubscription {
     /// For people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The topic whose events are pushed.
+    /// The topic whose events are delivered.
     pub topic: TopicId,
-    /// Which types; none: all of the topic's.
+    /// The event types; empty: all types of the topic.
     #[serde(default)]
     pub event_types: Vec<TypeBinding>,
-    /// A CEL expression over the event's members.
+    /// Only events for which this CEL expression is true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<String>,
     /// Only events of this tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<Uuid>,
-    /// The URL they are posted to.
+    /// The URL to which they are posted.
     pub target: String,
-    /// What order they keep.
+    /// The order of deliveries.
     #[serde(default)]
     pub mode: DispatchMode,
-    /// Whose concurrency and rate they share; `default` when absent.
+    /// The pool whose concurrency and rate it shares; `default` when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// For one attempt as a whole, in seconds.
+    /// The time-out of one whole attempt, in seconds.
     #[serde(default = "thirty")]
     pub timeout_seconds: u32,
-    /// A job that old is not delivered any more, in seconds from the event's arrival.
+    /// The maximum age of a job in seconds, from the arrival of its event, or from the creation of the subscription if that is
+    /// later. An older job is not delivered.
     #[serde(default = "a_day")]
     pub max_age_seconds: u32,
-    /// How long an event waits before it is delivered, in seconds.
+    /// How long an event waits before it is delivered, in seconds; less than the maximum age.
     #[serde(default)]
     pub delay_seconds: u32,
-    /// Who goes first where several wait for one pool: the lower.
+    /// The priority if several subscriptions wait for one pool: the lowest number is first.
     #[serde(default = "ninety_nine")]
     pub sequence: u32,
-    /// All tries of a job; one more than the schedule has waits when absent.
+    /// The maximum number of attempts; one more than the number of waits in the schedule when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
-    /// The waits between tries; the last one repeats.
+    /// The waits between attempts; the last one repeats.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_schedule: Option<Vec<IsoDuration>>,
-    /// Whether `data` alone is sent.
+    /// Whether only `data` is sent.
     #[serde(default)]
     pub data_only: bool,
-    /// What an event is sent as.
+    /// The format of deliveries.
     #[serde(default)]
     pub format: DeliveryFormat,
-    /// Headers of its own.
+    /// Additional headers.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
     /// How deliveries are signed; with a new secret when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signing: Option<SigningSettings>,
-    /// How deliveries are authorised besides.
+    /// Additional credentials of deliveries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<DeliveryAuth>,
-    /// Whether the receiver is asked for its consent first, by the handshake of the CloudEvents webhook specification.
+    /// Whether the receiver must consent first, by the handshake of the CloudEvents webhook specification.
     #[serde(default)]
     pub handshake: bool,
-    /// For whoever reads it; the broker does not.
+    /// Values for other programs; the broker does not use them.
     #[serde(default)]
     pub custom_config: BTreeMap<String, String>,
-    /// Where it begins.
+    /// Where it starts.
     #[serde(default)]
     pub start_from: StartFrom,
 }
@@ -101,7 +102,7 @@ const fn ninety_nine() -> u32 {
 }
 
 impl NewSubscription {
-    /// Everything that arrives in a topic from now on, to this target, as fast as it goes.
+    /// A subscription to all new events of a topic, delivered to this target without order.
     #[must_use]
     pub fn new(code: impl Into<String>, topic: TopicId, target: impl Into<String>) -> Self {
         Self {
@@ -133,11 +134,11 @@ impl NewSubscription {
     }
 }
 
-/// Event types a subscription wants.
+/// An event type of a subscription.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
 pub struct TypeBinding {
-    /// A type, or a pattern of types.
+    /// The type, or a pattern of types.
     #[serde(rename = "type")]
     pub event_type: IdPattern,
     /// Only events of this schema version, `MAJOR.MINOR`.
@@ -145,24 +146,24 @@ pub struct TypeBinding {
     pub data_version: Option<String>,
 }
 
-/// What order the jobs of one message group keep.
+/// The order of the jobs of one message group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum DispatchMode {
-    /// None.
+    /// No order.
     #[default]
     Immediate,
-    /// One at a time; one that failed is tried again on its own while later ones go.
+    /// One at a time. A failed job is retried by itself, and later jobs continue.
     NextOnError,
-    /// One at a time; nothing passes one that failed or waits to be tried again.
+    /// One at a time. No later job passes a job that failed or waits for a retry.
     BlockOnError,
 }
 
-/// What an event is sent as.
+/// The format of deliveries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeliveryFormat {
-    /// As it is stored.
+    /// The event as it is stored.
     #[default]
     Event,
     /// A CloudEvent as JSON.
@@ -177,10 +178,10 @@ pub enum DeliveryFormat {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
 pub struct SigningSettings {
-    /// By which standard.
+    /// The standard.
     #[serde(rename = "type", default)]
     pub kind: SigningKind,
-    /// `whsec_…` signs v1, `whsk_…` signs v1a; every one signs. Absent: one is made.
+    /// The secrets, which all sign: `whsec_…` signs v1, `whsk_…` signs v1a. When absent, the broker makes one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
 }
@@ -191,7 +192,7 @@ impl fmt::Debug for SigningSettings {
     }
 }
 
-/// By which standard deliveries are signed.
+/// The standard of signatures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SigningKind {
@@ -200,14 +201,14 @@ pub enum SigningKind {
     StandardWebhooks,
 }
 
-/// Where a subscription begins.
+/// Where a subscription starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StartFrom {
-    /// With what arrives from now on.
+    /// With the next event.
     #[default]
     Latest,
-    /// With the first event there is.
+    /// With the first stored event.
     Earliest,
     /// Behind this sequence.
     Offset(Offset),
@@ -215,7 +216,7 @@ pub enum StartFrom {
     Time(Timestamp),
 }
 
-/// What is to be different about a subscription. What is absent stays; what may be absent can be set to null.
+/// A change of a subscription. Absent members stay as they are; optional members can be removed by null.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct SubscriptionChange {
@@ -225,7 +226,7 @@ pub struct SubscriptionChange {
     /// For people.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub description: Option<Option<String>>,
-    /// Which types.
+    /// The event types.
     #[serde(deserialize_with = "required", skip_serializing_if = "Option::is_none")]
     pub event_types: Option<Vec<TypeBinding>>,
     /// A CEL expression.
@@ -237,55 +238,55 @@ pub struct SubscriptionChange {
     /// The URL.
     #[serde(deserialize_with = "required", skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// What order.
+    /// The order.
     #[serde(deserialize_with = "required", skip_serializing_if = "Option::is_none")]
     pub mode: Option<DispatchMode>,
-    /// Which pool.
+    /// The pool.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub pool: Option<Option<String>>,
-    /// For one attempt.
+    /// The time-out of one attempt, in seconds.
     #[serde(deserialize_with = "required", skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<u32>,
-    /// The oldest that is delivered.
+    /// The maximum age of a job.
     #[serde(deserialize_with = "required", skip_serializing_if = "Option::is_none")]
     pub max_age_seconds: Option<u32>,
     /// The wait before delivery.
     #[serde(deserialize_with = "required", skip_serializing_if = "Option::is_none")]
     pub delay_seconds: Option<u32>,
-    /// Who goes first.
+    /// The priority.
     #[serde(deserialize_with = "required", skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u32>,
-    /// All tries.
+    /// The maximum number of attempts.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<Option<u32>>,
-    /// The waits between tries.
+    /// The waits between attempts.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub retry_schedule: Option<Option<Vec<IsoDuration>>>,
-    /// Whether `data` alone is sent.
+    /// Whether only `data` is sent.
     #[serde(deserialize_with = "required", skip_serializing_if = "Option::is_none")]
     pub data_only: Option<bool>,
-    /// What an event is sent as.
+    /// The format of deliveries.
     #[serde(deserialize_with = "required", skip_serializing_if = "Option::is_none")]
     pub format: Option<DeliveryFormat>,
-    /// Headers of its own.
+    /// Additional headers.
     #[serde(deserialize_with = "required", skip_serializing_if = "Option::is_none")]
     pub headers: Option<BTreeMap<String, String>>,
-    /// The secrets, all of them anew.
+    /// The secrets, which replace all previous ones.
     #[serde(deserialize_with = "required", skip_serializing_if = "Option::is_none")]
     pub signing: Option<SigningSettings>,
-    /// How deliveries are authorised.
+    /// The credentials of deliveries.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub auth: Option<Option<DeliveryAuth>>,
-    /// Whether the receiver is asked first.
+    /// Whether the receiver must consent first.
     #[serde(deserialize_with = "required", skip_serializing_if = "Option::is_none")]
     pub handshake: Option<bool>,
-    /// For whoever reads it.
+    /// Values for other programs.
     #[serde(deserialize_with = "required", skip_serializing_if = "Option::is_none")]
     pub custom_config: Option<BTreeMap<String, String>>,
 }
 
 impl SubscriptionChange {
-    /// What it makes of a definition.
+    /// The definition with this change applied.
     #[must_use]
     pub fn applied_to(self, mut to: NewSubscription) -> NewSubscription {
         macro_rules! set {
@@ -300,46 +301,46 @@ impl SubscriptionChange {
     }
 }
 
-/// A subscription as it stands.
+/// A subscription and its state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Subscription {
-    /// Made by the broker.
+    /// Its id, assigned by the broker.
     pub id: Uuid,
-    /// What was asked for, without its secrets.
+    /// The definition, without its secrets.
     #[serde(flatten)]
     pub definition: NewSubscription,
-    /// How it is authorised, in one word.
+    /// The kind of its credentials.
     #[serde(rename = "authType", skip_serializing_if = "Option::is_none")]
     pub auth_type: Option<String>,
-    /// Whether it delivers.
+    /// Its status.
     pub status: SubscriptionStatus,
-    /// Why it does not, where the broker or a person said so.
+    /// Why it is paused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pause: Option<PauseDetails>,
-    /// Everything up to here is settled, but for jobs that are listed as open.
+    /// The offset up to which all jobs are finished, except open ones.
     pub settled_through: Offset,
-    /// Jobs that failed and wait, or were given up.
+    /// The number of open jobs: those that failed and wait, or were given up.
     pub open_jobs: u64,
-    /// Why jobs that were not tried yet wait though it delivers.
+    /// Why new jobs wait although it is active.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<String>,
     /// Replays that are still running.
     pub replays: u64,
-    /// Whether its target is called; absent where another broker delivers, or none does.
+    /// The circuit breaker of its target; absent if another broker delivers, or none does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub breaker: Option<TargetBreaker>,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
     /// When it was last changed.
     pub updated_at: Timestamp,
 }
 
-/// Whether a subscription delivers.
+/// The status of a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum SubscriptionStatus {
-    /// It does.
+    /// It delivers.
     Active,
     /// Its jobs wait.
     Paused,
@@ -358,16 +359,16 @@ pub struct PauseDetails {
     pub reason: Option<String>,
 }
 
-/// A subscription that was made or given a new secret, with what is shown once.
+/// A new subscription with its secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubscriptionWithSecret {
     /// The subscription.
     pub subscription: Subscription,
-    /// The secret the broker made, if it made one.
+    /// The secret, if the broker made one.
     pub secret: Option<NewSecret>,
 }
 
-/// A secret that is shown once.
+/// A secret, which is returned only once.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NewSecret {

@@ -77,8 +77,7 @@ fn mode() -> SchemaSpec {
 }
 
 fn format() -> SchemaSpec {
-    enumeration(&["event", "cloudevents-structured", "cloudevents-binary"], "The format of events.")
-        .example("event")
+    enumeration(&["event", "cloudevents-structured", "cloudevents-binary"], "The format of events.").example("event")
 }
 
 /// The members that a definition and a change have in common.
@@ -86,9 +85,11 @@ fn with_terms(shape: SchemaSpec) -> SchemaSpec {
     let seconds = |min: u32, max: u32, description: &str, example: u32| {
         number(min.into()..=max.into(), description).example(example)
     };
-    let schedule =
-        list(duration("A duration."), "The waits between attempts; the last one is repeated. Each varies randomly by a \
-            fifth.");
+    let schedule = list(
+        duration("A duration."),
+        "The waits between attempts; the last one is repeated. Each varies randomly by a \
+            fifth.",
+    );
     let attempts =
         number(1..=limits::ATTEMPTS_MAX.into(), "Most attempts of a job. Default: one more than the number of waits.");
     shape
@@ -116,7 +117,7 @@ fn with_terms(shape: SchemaSpec) -> SchemaSpec {
                 86_400,
             ),
         )
-        .optional("delaySeconds", seconds(0, limits::JOB_SECONDS_MAX, "The wait before the first attempt.", 0))
+        .optional("delaySeconds", seconds(0, limits::JOB_SECONDS_MAX, "The wait before the first attempt; less than `maxAgeSeconds`.", 0))
         .optional("sequence", seconds(0, 1_000_000, "The priority in the pool: lower numbers first. It rises while jobs \
             wait.", 99))
         .optional_nullable("maxAttempts", attempts.example(8))
@@ -129,8 +130,7 @@ fn with_terms(shape: SchemaSpec) -> SchemaSpec {
 }
 
 fn target() -> SchemaSpec {
-    let description =
-        "The URL to which events are posted. Private and local addresses are refused unless \
+    let description = "The URL to which events are posted. Private and local addresses are refused unless \
             `dispatch.allow_private_targets` is set.";
     text_up_to(limits::TARGET_BYTES_MAX, description).example("https://hooks.invalid/orders")
 }
@@ -172,18 +172,18 @@ fn standing(shape: SchemaSpec) -> SchemaSpec {
     with_terms(shape)
         .optional(
             "authType",
-            enumeration(&["bearer", "basic", "apikey", "oauth2", "mtls"], "The type of its credentials.").example("bearer"),
+            enumeration(&["bearer", "basic", "apikey", "oauth2", "mtls"], "The type of its credentials.")
+                .example("bearer"),
         )
         .required("startFrom", described_ref("StartFrom", "The start."))
         .required("status", enumeration(&["ACTIVE", "PAUSED"], "Whether it delivers events.").example("ACTIVE"))
         .optional("pause", described_ref("Pause", "The pause."))
-        .required("settledThrough", number(0..=NUMBER_MAX, "All jobs up to this sequence are finished, except open jobs.").example(12_344))
-        .required("openJobs", number(0..=NUMBER_MAX, "Jobs that failed and wait, or are dead letters.").example(1))
-        .optional(
-            "held",
-            any_text("Why new jobs wait although it is active.")
-                .example("No more jobs may be open."),
+        .required(
+            "settledThrough",
+            number(0..=NUMBER_MAX, "All jobs up to this sequence are finished, except open jobs.").example(12_344),
         )
+        .required("openJobs", number(0..=NUMBER_MAX, "Jobs that failed and wait, or are dead letters.").example(1))
+        .optional("held", any_text("Why new jobs wait although it is active.").example("No more jobs may be open."))
         .required("replays", number(0..=NUMBER_MAX, "The number of running replays.").example(0))
         .optional(
             "breaker",
@@ -203,10 +203,14 @@ fn subscription() -> SchemaSpec {
 fn with_secret(shape: SchemaSpec) -> SchemaSpec {
     let until = "Until when the previous secrets sign, too.";
     shape
-        .optional("secret", any_text("The secret. It is shown only once.").example("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"))
+        .optional(
+            "secret",
+            any_text("The secret. It is shown only once.").example("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
+        )
         .optional(
             "publicKey",
-            any_text("The public key with which a receiver verifies v1a.").example("whpk_1SiA4o9hyqTCpIqC5V9HUakiiaeACeqfZTInDBbOir4="),
+            any_text("The public key with which a receiver verifies v1a.")
+                .example("whpk_1SiA4o9hyqTCpIqC5V9HUakiiaeACeqfZTInDBbOir4="),
         )
         .optional("previousUntil", time(until).example("2025-12-04T12:00:00.000Z"))
 }
@@ -234,15 +238,20 @@ fn signing() -> SchemaSpec {
         .optional("type", enumeration(&["standard-webhooks"], "The standard.").example("standard-webhooks"))
         .optional(
             "secrets",
-            list(secret, "Every secret signs. Default: the broker generates one.").items(0, limits::SIGNING_SECRETS_MAX),
+            list(secret, "Every secret signs. Default: the broker generates one.")
+                .items(0, limits::SIGNING_SECRETS_MAX),
         )
         .closed()
         .example(json!({"type": "standard-webhooks", "secrets": ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]}))
 }
 
 fn start_from() -> SchemaSpec {
-    let word = enumeration(&["latest", "earliest"], "`latest`: with the next event. `earliest`: with the first stored \
-        event.").example("latest");
+    let word = enumeration(
+        &["latest", "earliest"],
+        "`latest`: with the next event. `earliest`: with the first stored \
+        event.",
+    )
+    .example("latest");
     let offset = object("After this sequence.")
         .required("offset", number(0..=u64::MAX, "The sequence.").example(12_000))
         .closed()
@@ -307,10 +316,7 @@ fn replayed() -> SchemaSpec {
 fn group() -> SchemaSpec {
     object("A blocked message group.")
         .required("messageGroup", any_text("`{subscription code}:{group}`."))
-        .required(
-            "blockedBy",
-            any_text("The job that blocks the group: retry, cancel or complete it.").example(JOB_ID),
-        )
+        .required("blockedBy", any_text("The job that blocks the group: retry, cancel or complete it.").example(JOB_ID))
         .required("since", time("The start of the pause.").example("2025-12-03T12:00:00.000Z"))
         .required("waiting", number(0..=NUMBER_MAX, "The number of jobs that wait for it.").example(3))
         .optional("waitingIsLowerBound", boolean("Whether more jobs may wait than were counted.").example(true))
@@ -331,7 +337,10 @@ fn replay() -> SchemaSpec {
         .required("id", uuid("Assigned by the broker."))
         .required("from", number(1..=NUMBER_MAX, "The first sequence."))
         .required("to", number(0..=NUMBER_MAX, "The last sequence."))
-        .required("settledThrough", number(0..=NUMBER_MAX, "All jobs up to this sequence are finished, except open jobs.").example(12))
+        .required(
+            "settledThrough",
+            number(0..=NUMBER_MAX, "All jobs up to this sequence are finished, except open jobs.").example(12),
+        )
         .required("openJobs", number(0..=NUMBER_MAX, "Jobs that failed and wait, or are dead letters.").example(0))
         .required("deadJobs", number(0..=NUMBER_MAX, "Those of them that are dead letters.").example(0))
         .required("orderedAt", time("When it was requested."))
@@ -381,7 +390,10 @@ fn attempt() -> SchemaSpec {
 
 fn deferral() -> SchemaSpec {
     object("A deferral of a job by its receiver, which does not count as an attempt.")
-        .required("count", number(1..=NUMBER_MAX, "The number of consecutive deferrals since the last attempt.").example(1))
+        .required(
+            "count",
+            number(1..=NUMBER_MAX, "The number of consecutive deferrals since the last attempt.").example(1),
+        )
         .required("reason", any_text("The reason that the receiver gave."))
         .required("at", time("The time of the last deferral."))
         .required("until", time("When the job is sent again."))
@@ -418,7 +430,10 @@ fn new_task() -> SchemaSpec {
         .optional_nullable("messageGroup", text_up_to(limits::LABEL_BYTES_MAX, group).not_empty().example("reports"))
         .optional("mode", mode())
         .optional_nullable("pool", code("The pool.", POOL))
-        .optional_nullable("scheduledFor", time("The earliest time of the first attempt.").example("2099-12-03T12:00:00Z"))
+        .optional_nullable(
+            "scheduledFor",
+            time("The earliest time of the first attempt.").example("2099-12-03T12:00:00Z"),
+        )
         .closed()
         .example(examples::new_task())
 }
