@@ -112,8 +112,8 @@ fn with_terms(shape: SchemaSpec) -> SchemaSpec {
             seconds(
                 1,
                 limits::JOB_SECONDS_MAX,
-                "Older jobs expire and become dead letters. The age is counted from arrival, and again from a redrive or \
-                    `:retry`.",
+                "Older jobs expire and become dead letters. The age is counted from arrival, or from the creation of the \
+                    subscription if that is later, and again from a redrive or `:retry`.",
                 86_400,
             ),
         )
