@@ -153,7 +153,7 @@ impl Claims<'_> {
         answers: &mut ItemAnswers<ClaimOutcome>,
         recorder: &ReplyRecorder<ItemResults<ClaimOutcome>>,
     ) {
-        let ledger = self.logs.ledger(&place);
+        let ledger = self.context.logs.ledger(&place);
         let decided = decide_while_unknown((items, answers), |(items, answers)| async move {
             let verdicts = self.submit_claims(ledger, &items, answers, recorder).await;
             let again = self.answer_decided(ledger, items, verdicts, answers, recorder).await;
@@ -257,7 +257,7 @@ impl Claims<'_> {
                 },
                 _ => return Err(Error::invalid("/eventId", "is missing: name the event")),
             };
-        let owner = claim.owner.or_else(|| self.producer.map(|producer| producer.0.clone()));
+        let owner = claim.owner.or_else(|| self.context.caller.map(|producer| producer.0.clone()));
         let mut request = ClaimRequest {
             found_at: header.sequence,
             is_original_removed: false,
@@ -272,7 +272,7 @@ impl Claims<'_> {
             topic,
         };
         if sequence != header.sequence {
-            let original = order::original_mark(self.logs.ledger(&place), &request).await?;
+            let original = order::original_mark(self.context.logs.ledger(&place), &request).await?;
             request.is_original_removed = original.is_none();
             request.aggregate = original.or(request.aggregate);
         }
@@ -290,7 +290,7 @@ impl Claims<'_> {
         }
         let mut found = EventsByTopic::new();
         for (id, sequences) in wanted {
-            let Ok(located) = self.logs.find(id) else { continue };
+            let Ok(located) = self.context.logs.find(id) else { continue };
             let sequences: Vec<_> = sequences.into_iter().collect();
             let is_near = |one: &Sequence, next: &Sequence| next.get() - one.get() <= GAP_MAX;
             for run in sequences.chunk_by(is_near) {
@@ -307,13 +307,13 @@ impl Claims<'_> {
         let before = Sequence(first.get().saturating_sub(1));
         let records = usize::try_from(last.get() - before.get()).unwrap_or(usize::MAX);
         let range = ReadRange::Topic(located.topic.number, before);
-        let log = self.logs.ledger(&located.log).log();
+        let log = self.context.logs.ledger(&located.log).log();
         log.read(range, ReadLimit { records, bytes: RUN_BYTES }).await.unwrap_or_default()
     }
 
     async fn event_with(&self, id: Uuid) -> Result<FoundEvent> {
-        let (place, header) = self.reader.locate(id).await?;
-        let registry = self.logs.ledger(&place).registry();
+        let (place, header) = self.context.reader.locate(id).await?;
+        let registry = self.context.logs.ledger(&place).registry();
         let topic = registry.topic_numbered(header.topic).cloned().ok_or_else(|| Error::not_found("event"))?;
         let located = LocatedTopic { log: place, topic };
         if header.facets.is_none_or(|facets| facets.idempotency.is_some()) {
@@ -325,16 +325,16 @@ impl Claims<'_> {
     }
 
     async fn event_at(&self, topic: &TopicId, sequence: Sequence) -> Result<FoundEvent> {
-        if self.logs.find(topic).is_err() {
+        if self.context.logs.find(topic).is_err() {
             // Another broker may have registered it a moment ago.
-            self.logs.default_ledger().refresh().await?;
+            self.context.logs.default_ledger().refresh().await?;
         }
-        let located = self.logs.find(topic).map_err(|error| match error.kind() {
+        let located = self.context.logs.find(topic).map_err(|error| match error.kind() {
             Kind::NotFound => Error::invalid("/topic", "is not registered"),
             _ => error,
         })?;
         let range = ReadRange::Topic(located.topic.number, Sequence(sequence.get().saturating_sub(1)));
-        let log = self.logs.ledger(&located.log).log();
+        let log = self.context.logs.ledger(&located.log).log();
         let page = log.read(range, ReadLimit { records: 1, bytes: 0 }).await.map_err(read_failed)?;
         let record = page.first().filter(|record| record.header.sequence == sequence);
         Ok(FoundEvent::of(&located, record.ok_or_else(|| Error::not_found("event"))?))

@@ -92,7 +92,7 @@ impl Claims<'_> {
         answers: &mut ItemAnswers<Claim>,
         recorder: &ReplyRecorder<ItemResults<Claim>>,
     ) {
-        let ledger = self.logs.ledger(&place);
+        let ledger = self.context.logs.ledger(&place);
         let decided = decide_while_unknown((items, answers), |(items, answers)| async move {
             let again = self.decide_completions_once(ledger, items, answers, recorder).await;
             Ok(if again.is_empty() { ControlFlow::Break(()) } else { ControlFlow::Continue((again, answers)) })
@@ -136,32 +136,32 @@ impl Claims<'_> {
     /// Answers the items that are decided; returns those that must be decided again.
     async fn answer_settled(
         &self,
-        asked: Vec<(usize, PendingCompletion)>,
+        pending: Vec<(usize, PendingCompletion)>,
         completed: Vec<Result<CompletionOutcome>>,
         answers: &mut ItemAnswers<Claim>,
-        whole: bool,
+        all_or_none: bool,
     ) -> Vec<(usize, PendingCompletion)> {
         let is_open =
-            |((_, ending), completed): (&(usize, PendingCompletion), &Result<CompletionOutcome>)| match completed {
-                Ok(CompletionOutcome::Before) => ending.before.is_none(),
+            |((_, item), completed): (&(usize, PendingCompletion), &Result<CompletionOutcome>)| match completed {
+                Ok(CompletionOutcome::Before) => item.before.is_none(),
                 Ok(CompletionOutcome::Stale) => true,
                 Ok(CompletionOutcome::Now(..)) | Err(_) => false,
             };
-        let is_undone = whole && asked.iter().zip(&completed).any(is_open);
+        let is_undone = all_or_none && pending.iter().zip(&completed).any(is_open);
         let mut again = Vec::new();
-        for ((index, mut ending), completed) in asked.into_iter().zip(completed) {
-            if let (Ok(CompletionOutcome::Before), None) = (&completed, &ending.before) {
-                match self.done_before(&ending.located, ending.completion.token).await {
-                    Ok(claim) => ending.before = Some(claim),
+        for ((index, mut item), completed) in pending.into_iter().zip(completed) {
+            if let (Ok(CompletionOutcome::Before), None) = (&completed, &item.before) {
+                match self.done_before(&item.located, item.completion.token).await {
+                    Ok(claim) => item.before = Some(claim),
                     Err(error) => {
                         answers.put(index, Err(error));
                         continue;
                     }
                 }
             }
-            match completed.map(|completed| ending.answer(&completed, self.defaults())) {
-                _ if is_undone => again.push((index, ending)),
-                Ok(None) => again.push((index, ending)),
+            match completed.map(|completed| item.answer(&completed, self.defaults())) {
+                _ if is_undone => again.push((index, item)),
+                Ok(None) => again.push((index, item)),
                 Ok(Some(claim)) => answers.put(index, Ok(claim)),
                 Err(error) => answers.put(index, Err(error)),
             }
@@ -173,17 +173,17 @@ impl Claims<'_> {
     fn completion_recorder(
         &self,
         recorder: &ReplyRecorder<ItemResults<Claim>>,
-        asked: &Arc<Vec<(usize, PendingCompletion)>>,
+        pending: &Arc<Vec<(usize, PendingCompletion)>>,
         answers: &ItemAnswers<Claim>,
     ) -> ReplyRecorder<Vec<Result<CompletionOutcome>>> {
-        let (asked, answers, defaults) = (Arc::clone(asked), answers.clone(), self.defaults());
+        let (pending, answers, defaults) = (Arc::clone(pending), answers.clone(), self.defaults());
         recorder.map_answer(move |completed: &Vec<Result<CompletionOutcome>>| {
             let mut answers = answers.clone();
-            for ((index, ending), completed) in asked.iter().zip(completed) {
+            for ((index, item), completed) in pending.iter().zip(completed) {
                 answers.put(
                     *index,
                     match completed {
-                        Ok(completed) => Ok(ending.answer(completed, defaults)?),
+                        Ok(completed) => Ok(item.answer(completed, defaults)?),
                         Err(error) => Err(error.clone()),
                     },
                 );
@@ -197,8 +197,7 @@ impl Claims<'_> {
         PendingCompletion { located: placed, completion, before }: &PendingCompletion,
     ) -> Result<PreparedCompletion> {
         let events = self.with_causation(placed, &completion.events).await?;
-        let produced =
-            self.publisher().prepare_produced(events, &placed.place, |index| format!("/events/{index}")).await?;
+        let produced = self.context.prepare_produced(events, &placed.place, |index| format!("/events/{index}")).await?;
         Ok(PreparedCompletion {
             key: placed.key.clone(),
             topic: placed.topic.clone(),

@@ -14,7 +14,7 @@ use log::TopicNumber;
 impl Claims<'_> {
     /// Deletes a handler, in every log that knows it.
     pub(crate) async fn delete_handler(&self, name: &str, recorder: &ReplyRecorder<()>) -> Result<()> {
-        let mut ledgers = self.logs.ledgers();
+        let mut ledgers = self.context.logs.ledgers();
         ledgers.retain(|ledger| ledger.claims().has_handler(name));
         let count = ledgers.len();
         if count == 0 {

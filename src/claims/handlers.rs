@@ -39,7 +39,7 @@ impl Claims<'_> {
         };
         let seen = registered.clone();
         let recorder = recorder.map_answer(move |is_new| Some(Ok(seen(is_new))));
-        Ok(registered(&self.logs.default_ledger().submit_recording(put, recorder).await?))
+        Ok(registered(&self.context.logs.default_ledger().submit_recording(put, recorder).await?))
     }
 
     /// One handler: it has a policy, or has claimed an event.
@@ -48,10 +48,10 @@ impl Claims<'_> {
     }
 
     async fn known_handler(&self, name: &str, budget: &mut ScanBudget) -> Result<Handler> {
-        if !self.logs.ledgers().iter().any(|ledger| ledger.claims().has_handler(name)) {
+        if !self.context.logs.ledgers().iter().any(|ledger| ledger.claims().has_handler(name)) {
             return Err(Error::not_found("handler"));
         }
-        let policy = self.logs.default_ledger().claims().policy(name).cloned();
+        let policy = self.context.logs.default_ledger().claims().policy(name).cloned();
         self.handler_view(name, policy.as_ref(), budget).await
     }
 
@@ -59,7 +59,7 @@ impl Claims<'_> {
     async fn handler_view(&self, name: &str, put: Option<&NewHandler>, budget: &mut ScanBudget) -> Result<Handler> {
         let policy = ClaimPolicy::of(put, self.defaults());
         let mut totals = HandlerTotals::default();
-        self.logs.ledgers().iter().for_each(|ledger| totals.add(ledger, name, ledger.now()));
+        self.context.logs.ledgers().iter().for_each(|ledger| totals.add(ledger, name, ledger.now()));
         let HandlerTotals { topics: found, oldest_failure } = totals;
         let mut topics = Vec::with_capacity(found.len());
         for (ledger, topic, progress) in found {
@@ -87,9 +87,9 @@ impl Claims<'_> {
 
     /// Handlers in order of their names, the page at `cursor`.
     pub(crate) async fn handlers(&self, cursor: Option<&Cursor>, limit: usize) -> Result<Page<Handler>> {
-        self.reader.check_limit(limit)?;
+        self.context.reader.check_limit(limit)?;
         let mut names = BTreeSet::new();
-        for ledger in self.logs.ledgers() {
+        for ledger in self.context.logs.ledgers() {
             names.extend(ledger.claims().handlers().map(str::to_owned));
         }
         let Page { items, next, prev } = Page::of(names.into_iter(), cursor, limit, Clone::clone);

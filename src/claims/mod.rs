@@ -28,15 +28,15 @@ pub(crate) use policy::ClaimDefaults;
 pub(crate) use release::{MemberDeparture, release_all};
 pub(crate) use stale_events::StaleEvents;
 
-use crate::events::{EventPublisher, EventReader, PublishRules};
+use crate::events::CallerContext;
 use crate::lag::LagCache;
 use crate::ledger::{ClaimKey, ClaimRow, ClaimSlot, ClaimState, Entry, Ledger, ReplyRecorder, read_failed};
-use crate::logs::{LogRef, Logs};
+use crate::logs::LogRef;
 use claim_id::ClaimId;
 use complete_decision::{ExtendLease, FailClaim};
 use contract::{
-    Claim, ClaimError, ClaimFailure, ClaimStatus, Cursor, Error, FencingToken, Kind, NewHandler, Page, ProducerId,
-    Result, Sequence, Timestamp, TopicId, Violation, limits,
+    Claim, ClaimError, ClaimFailure, ClaimStatus, Cursor, Error, FencingToken, Kind, NewHandler, Page, Result,
+    Sequence, Timestamp, TopicId, Violation, limits,
 };
 use log::{LogError, ReadLimit, ReadRange, TopicNumber};
 use release::ReleaseClaim;
@@ -48,10 +48,7 @@ pub(crate) const UNKNOWN_OWNER: &str = "unknown";
 
 /// The claims of all logs, on behalf of one caller.
 pub(crate) struct Claims<'a> {
-    pub(crate) logs: &'a Logs,
-    pub(crate) policy: &'a PublishRules,
-    pub(crate) reader: EventReader<'a>,
-    pub(crate) producer: Option<&'a ProducerId>,
+    pub(crate) context: CallerContext<'a>,
     pub(crate) stale: &'a StaleEvents,
     pub(crate) lag: &'a LagCache,
 }
@@ -125,9 +122,9 @@ impl Claims<'_> {
 
     /// Claims of a handler that are not finished, by topic and sequence, the page at `cursor`.
     pub(crate) fn list(&self, handler: &str, cursor: Option<&Cursor>, limit: usize) -> Result<Page<Claim>> {
-        self.reader.check_limit(limit)?;
+        self.context.reader.check_limit(limit)?;
         let mut found = Vec::new();
-        for ledger in self.logs.ledgers() {
+        for ledger in self.context.logs.ledgers() {
             let (registry, claims) = (ledger.registry(), ledger.claims());
             for number in claims.topics(handler) {
                 let Some(topic) = registry.topic_numbered(TopicNumber(number)) else { continue };
@@ -146,7 +143,7 @@ impl Claims<'_> {
     /// The claim that an id names.
     fn locate(&self, id: &str) -> Result<LocatedClaim> {
         let ClaimId { handler, topic, sequence } = ClaimId::parse(id)?;
-        let found = self.logs.find(&topic).map_err(|error| match error.kind() {
+        let found = self.context.logs.find(&topic).map_err(|error| match error.kind() {
             Kind::NotFound => Error::not_found("claim"),
             _ => error,
         })?;
@@ -155,22 +152,18 @@ impl Claims<'_> {
     }
 
     fn ledger<'a>(&'a self, located: &'a LocatedClaim) -> &'a Arc<Ledger> {
-        self.logs.ledger(&located.place)
+        self.context.logs.ledger(&located.place)
     }
 
     fn defaults(&self) -> ClaimDefaults {
-        ClaimDefaults::of(&self.policy.config.claims)
-    }
-
-    fn publisher(&self) -> EventPublisher<'_> {
-        EventPublisher { logs: self.logs, policy: self.policy, producer: self.producer }
+        ClaimDefaults::of(&self.context.rules.config.claims)
     }
 
     /// A handler's policy in the default log, for decisions in another log; the default log uses its own state.
     fn policy_for(&self, place: &LogRef, handler: &str) -> Option<NewHandler> {
         match place {
             LogRef::Default => None,
-            LogRef::Side(_) => self.logs.default_ledger().claims().policy(handler).cloned(),
+            LogRef::Side(_) => self.context.logs.default_ledger().claims().policy(handler).cloned(),
         }
     }
 
@@ -203,8 +196,8 @@ impl Claims<'_> {
     /// token of that time finished it; the owner is not known any more.
     async fn reclaimed_row(&self, located: &LocatedClaim, token: FencingToken) -> Result<ClaimRow> {
         let ClaimKey { topic, sequence, .. } = located.key;
-        let behind = ReadRange::Topic(TopicNumber(topic), Sequence(sequence.get().saturating_sub(1)));
-        let event = match self.ledger(located).log().headers(behind, ReadLimit { records: 1, bytes: 0 }).await {
+        let range = ReadRange::Topic(TopicNumber(topic), Sequence(sequence.get().saturating_sub(1)));
+        let event = match self.ledger(located).log().headers(range, ReadLimit { records: 1, bytes: 0 }).await {
             Err(LogError::Trimmed(_)) => None,
             page => page.map_err(read_failed)?.into_iter().find(|header| header.sequence == sequence),
         };
@@ -214,7 +207,7 @@ impl Claims<'_> {
             token,
             attempt: 1,
             claims: 1,
-            owner: self.producer.map_or_else(|| "unknown".to_owned(), |producer| producer.0.clone()),
+            owner: self.context.caller.map_or_else(|| "unknown".to_owned(), |producer| producer.0.clone()),
             lease_millis: policy::ClaimPolicy::of(None, self.defaults()).lease_millis,
             taken_at: stored_at,
             standing: ClaimState::Live { until: stored_at },

@@ -13,7 +13,7 @@ use uuid::Uuid;
 impl Consumers<'_> {
     /// Deletes a group from every log that has it.
     pub(crate) async fn delete_group(&self, name: &str, recorder: &ReplyRecorder<()>) -> Result<()> {
-        let mut ledgers = self.logs.ledgers();
+        let mut ledgers = self.context.logs.ledgers();
         ledgers.retain(|ledger| ledger.consumers().group(name).is_some());
         let parts: Vec<_> = ledgers.iter().map(|ledger| (ledger, self.presence(ledger, name))).collect();
         if parts.iter().any(|(_, presence)| presence.lives) {

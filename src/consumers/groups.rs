@@ -46,9 +46,9 @@ impl Consumers<'_> {
 
     /// Groups in order of their names, the page at `cursor`.
     pub(crate) async fn groups(&self, cursor: Option<&Cursor>, limit: usize) -> Result<Page<ConsumerGroup>> {
-        self.reader.check_limit(limit)?;
+        self.context.reader.check_limit(limit)?;
         let mut names = BTreeSet::new();
-        for ledger in self.logs.ledgers() {
+        for ledger in self.context.logs.ledgers() {
             let (now, readers) = (ledger.now(), ledger.consumers());
             let is_there = |name: &str, group: &GroupRow| {
                 !group.offsets.is_empty() || readers.members(name).any(|entry| self.sessions.is_live(entry, now))
@@ -71,7 +71,7 @@ impl Consumers<'_> {
 
     async fn known_group(&self, name: &str, budget: &mut ScanBudget) -> Result<Option<ConsumerGroup>> {
         let mut topics = Vec::new();
-        for ledger in self.logs.ledgers() {
+        for ledger in self.context.logs.ledgers() {
             let standings = {
                 let readers = ledger.consumers();
                 readers.group(name).map(|group| self.standings(&readers, &ledger, name, group)).unwrap_or_default()
@@ -90,8 +90,8 @@ impl Consumers<'_> {
     }
 
     fn lag_query<'a>(&self, ledger: &'a Ledger, name: &'a str, topic: &'a RegisteredTopic) -> LagQuery<'a> {
-        let said = self.logs.default_ledger().claims().policy(name).and_then(|policy| policy.order);
-        LagQuery { ledger, name, topic, order: said.unwrap_or(self.terms.order) }
+        let policy_order = self.context.logs.default_ledger().claims().policy(name).and_then(|policy| policy.order);
+        LagQuery { ledger, name, topic, order: policy_order.unwrap_or(self.terms.order) }
     }
 
     /// The events that a group has to do in a topic; after this offset, if it is to be moved there.
@@ -120,8 +120,8 @@ impl Consumers<'_> {
         if let Some(violation) = check_name(name) {
             return Err(Error::invalid(violation.pointer, violation.detail));
         }
-        let found = self.logs.find(&reset.topic).map_err(|_| not_registered())?;
-        let ledger = self.logs.ledger(&found.log);
+        let found = self.context.logs.find(&reset.topic).map_err(|_| not_registered())?;
+        let ledger = self.context.logs.ledger(&found.log);
         let target = target(ledger, &reset).await?;
         let to = match target {
             ResetTarget::Offset(offset) => offset,
@@ -156,8 +156,8 @@ impl Consumers<'_> {
         let mut topics = BTreeMap::new();
         for (topic, offset) in &group.offsets {
             let number = registry.topic(topic).map_or(0, |topic| topic.number.0);
-            let come = ledger.claims().group_progress(name, number).map(|division| division.watermark().into());
-            topics.insert(topic, standing(registry, topic, come.unwrap_or(*offset)));
+            let watermark = ledger.claims().group_progress(name, number).map(|progress| progress.watermark().into());
+            topics.insert(topic, standing(registry, topic, watermark.unwrap_or(*offset)));
         }
         for entry in readers.members(name).filter(|entry| self.sessions.is_live(entry, now)) {
             let topic = &entry.consumer.topic;
@@ -314,8 +314,8 @@ impl Command for CommitOffset {
         if entry.is_due(decision.now()) {
             decision.add_entry(Entry::ConsumerSeen { id: self.id })?;
         }
-        if let Some(come) = divided(decision, &key) {
-            return self.standing(&key.topic, come, decision);
+        if let Some(watermark) = divided(decision, &key) {
+            return self.standing(&key.topic, watermark, decision);
         }
         let known = decision.consumers().offset(&key);
         let GroupKey { group, topic } = key;

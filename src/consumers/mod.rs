@@ -21,11 +21,11 @@ pub(crate) use sessions::ConsumerSessions;
 pub(crate) use unused_names::{forget_unused, unused_millis};
 
 use crate::claims::{ClaimDefaults, MemberDeparture};
-use crate::events::EventReader;
+use crate::events::CallerContext;
 use crate::filters::{self, CompiledFilter};
 use crate::lag::LagCache;
 use crate::ledger::{Command, ConsumerRow, Decision, Entry, Ledger, ReplyRecorder, consumer_bytes};
-use crate::logs::{LogRef, Logs};
+use crate::logs::LogRef;
 use crate::shared_groups::{SharedGroups, SharedPoll};
 use contract::{
     Consumer, Cursor, Distribution, Error, EventFilter, EventPage, IsoDuration, Kind, NewConsumer, Page, ReadOffset,
@@ -42,8 +42,7 @@ const EXPIRED_PER_ENTRY_MAX: usize = 1000;
 
 /// The consumers of all logs, on behalf of callers. Each is in the log of its topic.
 pub(crate) struct Consumers<'a> {
-    pub(crate) logs: &'a Logs,
-    pub(crate) reader: EventReader<'a>,
+    pub(crate) context: CallerContext<'a>,
     pub(crate) sessions: &'a ConsumerSessions,
     /// The default session timeout, in seconds.
     pub(crate) default_session: i64,
@@ -64,9 +63,9 @@ impl Consumers<'_> {
     pub(crate) async fn create(&self, consumer: NewConsumer, recorder: ReplyRecorder<Consumer>) -> Result<Consumer> {
         let filter = check(&consumer)?;
         let unknown = |_| Error::invalid("/topic", "is not registered");
-        let found = self.logs.find(&consumer.topic).map_err(unknown)?;
+        let found = self.context.logs.find(&consumer.topic).map_err(unknown)?;
         let create = CreateConsumer { id: Uuid::new_v4(), consumer, default_session: self.default_session };
-        let consumer = self.logs.ledger(&found.log).submit_recording(create, recorder).await?;
+        let consumer = self.context.logs.ledger(&found.log).submit_recording(create, recorder).await?;
         self.sessions.open(consumer.id, filter, consumer.created_at.millis());
         Ok(consumer)
     }
@@ -79,9 +78,9 @@ impl Consumers<'_> {
 
     /// Consumers in order of their ids, of one group or of all, the page at `cursor`.
     pub(crate) fn list(&self, group: Option<&str>, cursor: Option<&Cursor>, limit: usize) -> Result<Page<Consumer>> {
-        self.reader.check_limit(limit)?;
+        self.context.reader.check_limit(limit)?;
         let mut live = Vec::new();
-        for ledger in self.logs.ledgers() {
+        for ledger in self.context.logs.ledgers() {
             let (now, readers) = (ledger.now(), ledger.consumers());
             let rows: Box<dyn Iterator<Item = &ConsumerRow>> = match group {
                 Some(group) => Box::new(readers.members(group)),
@@ -106,12 +105,14 @@ impl Consumers<'_> {
 
     /// The events for a consumer that are stored now.
     pub(crate) async fn read(&self, id: Uuid, offset: ReadOffset, limit: usize) -> Result<EventPage> {
-        self.reader.check_limit(limit)?;
+        self.context.reader.check_limit(limit)?;
         let (known, session) = self.touch_session(id)?;
         self.record(&known, SeenReason::Arrived).await?;
         let consumer = &known.entry.consumer;
         match consumer.distribution {
-            Distribution::Broadcast => self.reader.read_filtered(&consumer.topic, offset, limit, &session.filter).await,
+            Distribution::Broadcast => {
+                self.context.reader.read_filtered(&consumer.topic, offset, limit, &session.filter).await
+            }
             Distribution::Shared => {
                 let peers = GroupPeers { consumers: self, ledger: &known.ledger, consumer };
                 self.poll(&known, &session, limit, &peers)?.read(offset).await
@@ -127,14 +128,14 @@ impl Consumers<'_> {
         limit: usize,
         timeout: Duration,
     ) -> Result<EventPage> {
-        self.reader.check_timeout(timeout)?;
-        self.reader.check_limit(limit)?;
+        self.context.reader.check_timeout(timeout)?;
+        self.context.reader.check_limit(limit)?;
         let (known, session) = self.touch_session(id)?;
         let waiting = session.wait(known.ledger.clock());
         self.record(&known, SeenReason::Arrived).await?;
         let page = tokio::select! {
             page = self.wait_in(&known, &session, offset, limit, timeout) => page?,
-            gone = self.keep_alive(&known, &session) => return Err(gone),
+            error = self.keep_alive(&known, &session) => return Err(error),
         };
         self.record_waiting(&known).await?;
         drop(waiting);
@@ -152,7 +153,7 @@ impl Consumers<'_> {
         let consumer = &known.entry.consumer;
         match consumer.distribution {
             Distribution::Broadcast => {
-                self.reader.wait_filtered(&consumer.topic, offset, limit, &session.filter, timeout).await
+                self.context.reader.wait_filtered(&consumer.topic, offset, limit, &session.filter, timeout).await
             }
             Distribution::Shared => {
                 let peers = GroupPeers { consumers: self, ledger: &known.ledger, consumer };
@@ -170,10 +171,10 @@ impl Consumers<'_> {
         peers: &'a GroupPeers<'a>,
     ) -> Result<SharedPoll<'a>> {
         let consumer = Arc::clone(&known.entry.consumer);
-        let found = self.logs.find(&consumer.topic)?;
+        let found = self.context.logs.find(&consumer.topic)?;
         let policy = match found.log {
             LogRef::Default => None,
-            LogRef::Side(_) => self.logs.default_ledger().claims().policy(&consumer.consumer_group).cloned(),
+            LogRef::Side(_) => self.context.logs.default_ledger().claims().policy(&consumer.consumer_group).cloned(),
         };
         Ok(SharedPoll {
             groups: self.groups,
@@ -181,7 +182,7 @@ impl Consumers<'_> {
             topic: found.topic,
             consumer,
             filter: &session.filter,
-            reader: &self.reader,
+            reader: &self.context.reader,
             defaults: self.terms,
             policy,
             peers,
@@ -191,7 +192,7 @@ impl Consumers<'_> {
 
     /// A live consumer.
     fn find(&self, id: Uuid) -> Result<LiveConsumer> {
-        let known = self.logs.ledgers().into_iter().find_map(|ledger| {
+        let known = self.context.logs.ledgers().into_iter().find_map(|ledger| {
             let entry = ledger.consumers().consumer(id).cloned()?;
             Some(LiveConsumer { ledger, entry })
         });
@@ -232,8 +233,8 @@ impl Consumers<'_> {
                 () = tokio::time::sleep(every) => (),
                 () = session.ended() => return Error::not_found("consumer"),
             }
-            if let Err(gone) = self.record_waiting(known).await {
-                return gone;
+            if let Err(error) = self.record_waiting(known).await {
+                return error;
             }
         }
     }
@@ -319,8 +320,8 @@ struct CreateConsumer {
 impl CreateConsumer {
     fn at(&self, now: i64) -> Consumer {
         let NewConsumer { consumer_group, topic, types, subject_types, cel, .. } = self.consumer.clone();
-        let asked = self.consumer.session_timeout.clone();
-        let session_timeout = asked.unwrap_or_else(|| IsoDuration::seconds(self.default_session));
+        let requested = self.consumer.session_timeout.clone();
+        let session_timeout = requested.unwrap_or_else(|| IsoDuration::seconds(self.default_session));
         Consumer {
             id: self.id,
             consumer_group,

@@ -58,16 +58,16 @@ async fn unused_groups(ledger: &Ledger, before: i64) -> Result<Vec<String>> {
         let silent = readers.groups().filter(|(_, group)| is_silent(group, before));
         silent.flat_map(|(_, group)| group.offsets.keys().cloned()).collect()
     };
-    let mut gone = HashMap::new();
+    let mut removed = HashMap::new();
     for id in topics {
         let topic = ledger.registry().topic(&id).cloned();
         if let Some(topic) = topic {
-            gone.insert(id, (topic.number.0, removed_through(ledger, &topic).await?));
+            removed.insert(id, (topic.number.0, removed_through(ledger, &topic).await?));
         }
     }
     let (claims, readers) = (ledger.claims(), ledger.consumers());
     let is_unused = |name: &str, group: &GroupRow| {
-        group.offsets.iter().all(|(topic, offset)| match gone.get(topic) {
+        group.offsets.iter().all(|(topic, offset)| match removed.get(topic) {
             Some((number, through)) => is_behind(&claims, name, *number, (*offset).into(), *through),
             // The topic is deleted, or the group has just used it.
             None => ledger.registry().topic(topic).is_none(),

@@ -11,16 +11,15 @@ mod decide;
 mod redrivable;
 
 use crate::dispatch::attempts_of;
-use crate::events::{EventPublisher, EventReader, PublishRules, removed, stored_at};
+use crate::events::{CallerContext, removed, stored_at};
 use crate::ledger::{
     DeadLetterRange, DeadLetterRow, DeadLetterSortKey, Ledger, ReplyRecorder, answer_or_repeat, changed_concurrently,
     decide_until_known,
 };
-use crate::logs::{LogRef, Logs};
+use crate::logs::LogRef;
 use contract::{
     BulkResolveOutcome, BulkResolveRequest, Cursor, DeadLetter, DeadLetterCount, DeadLetterFilter, DeadLetterSummary,
-    Error, Event, NewEvent, Page, ProducerId, RedriveOverride, RedriveRequest, Result, StoredEvent, Timestamp,
-    Violation, limits,
+    Error, Event, NewEvent, Page, RedriveOverride, RedriveRequest, Result, StoredEvent, Timestamp, Violation, limits,
 };
 use decide::{CorrectedEvent, LetterAction, ResolveLetter, ResolveLetters, ResolveOutcome};
 use log::{LogError, TopicNumber};
@@ -41,10 +40,7 @@ const UNKNOWN_CALLER: &str = "unknown";
 
 /// The dead letters of all logs, on behalf of one caller.
 pub(crate) struct DeadLetters<'a> {
-    pub(crate) logs: &'a Logs,
-    pub(crate) policy: &'a PublishRules,
-    pub(crate) reader: EventReader<'a>,
-    pub(crate) by: Option<&'a ProducerId>,
+    pub(crate) context: CallerContext<'a>,
 }
 
 impl DeadLetters<'_> {
@@ -55,7 +51,7 @@ impl DeadLetters<'_> {
         cursor: Option<&Cursor>,
         limit: usize,
     ) -> Result<Page<DeadLetter>> {
-        self.reader.check_limit(limit)?;
+        self.context.reader.check_limit(limit)?;
         let most = limit.saturating_add(1);
         // The page itself, and one letter on the other side of the cursor, which tells whether there is a page on that side.
         let ranges = match cursor {
@@ -70,11 +66,11 @@ impl DeadLetters<'_> {
             }
         };
         let mut found = Vec::new();
-        for ledger in self.logs.ledgers() {
+        for ledger in self.context.logs.ledgers() {
             let dead_letters = ledger.dead_letters();
             for (range, max) in &ranges {
-                let near = dead_letters.in_range(filter, *range, *max);
-                found.extend(near.into_iter().map(|row| (row.sort_key(), Arc::clone(&ledger), row)));
+                let rows = dead_letters.in_range(filter, *range, *max);
+                found.extend(rows.into_iter().map(|row| (row.sort_key(), Arc::clone(&ledger), row)));
             }
         }
         found.sort_unstable_by(|one, other| one.0.cmp(&other.0));
@@ -89,7 +85,7 @@ impl DeadLetters<'_> {
     /// How many are open, by owner and topic.
     pub(crate) fn summary(&self) -> DeadLetterSummary {
         let mut counts = BTreeMap::new();
-        for ledger in self.logs.ledgers() {
+        for ledger in self.context.logs.ledgers() {
             for (owner, open, from, to) in ledger.dead_letters().owners() {
                 let (from, to) = (Timestamp::from_millis(from), Timestamp::from_millis(to));
                 let (count, oldest, newest) = counts.entry(owner.clone()).or_insert((0_u64, from, to));
@@ -161,21 +157,21 @@ impl DeadLetters<'_> {
         &self,
         ledger: &Ledger,
         id: Uuid,
-        deed: LetterAction,
-        (event, keep): (Option<StoredEvent>, &ReplyRecorder<DeadLetter>),
+        action: LetterAction,
+        (event, recorder): (Option<StoredEvent>, &ReplyRecorder<DeadLetter>),
     ) -> Result<Option<DeadLetter>> {
         // Read before the decision: a redriven job may be tried again at once.
         let known = ledger.dead_letters().get(id).cloned();
         let attempts = known.map(|row| attempts_of(ledger, &row)).unwrap_or_default();
-        let told = move |dealt: &ResolveOutcome| match dealt {
+        let view_of = move |outcome: &ResolveOutcome| match outcome {
             ResolveOutcome::Done(row) => {
                 Some(DeadLetter { attempts: attempts.clone(), ..letter_view(row, event.as_ref()) })
             }
             ResolveOutcome::Stale => None,
         };
-        let seen = told.clone();
-        let recorder = keep.map_answer(move |dealt| seen(dealt).map(Ok));
-        Ok(told(&ledger.submit_recording(ResolveLetter { id, by: self.caller(), action: deed }, recorder).await?))
+        let view_for_reply = view_of.clone();
+        let recorder = recorder.map_answer(move |outcome| view_for_reply(outcome).map(Ok));
+        Ok(view_of(&ledger.submit_recording(ResolveLetter { id, by: self.caller(), action }, recorder).await?))
     }
 
     /// Redrives every open dead letter that matches, except those that cannot be redriven; counts both.
@@ -207,21 +203,21 @@ impl DeadLetters<'_> {
         &self,
         order: BulkResolveRequest,
         is_redrive: bool,
-        deed: impl Fn() -> LetterAction,
+        action: impl Fn() -> LetterAction,
         recorder: &ReplyRecorder<BulkResolveOutcome>,
     ) -> Result<BulkResolveOutcome> {
         let BulkResolveRequest { source, name, topic, dry_run, .. } = order;
         let filter = DeadLetterFilter { source, name, topic, resolved_too: false };
         let (mut parts, mut resolved) = (Vec::new(), BulkResolveOutcome::default());
-        for ledger in self.logs.ledgers() {
-            let mut meant = ledger.dead_letters().in_range(&filter, DeadLetterRange::After(None), usize::MAX);
+        for ledger in self.context.logs.ledgers() {
+            let mut matching = ledger.dead_letters().in_range(&filter, DeadLetterRange::After(None), usize::MAX);
             if is_redrive {
-                let all = meant.len();
-                meant = redrivable(&ledger, meant).await?;
-                resolved.skipped += (all - meant.len()) as u64;
+                let all = matching.len();
+                matching = redrivable(&ledger, matching).await?;
+                resolved.skipped += (all - matching.len()) as u64;
             }
             let ids = |some: &[Arc<DeadLetterRow>]| some.iter().map(|row| row.letter.id).collect::<Vec<_>>();
-            parts.extend(meant.chunks(LETTERS_PER_DECISION).map(|some| (Arc::clone(&ledger), ids(some))));
+            parts.extend(matching.chunks(LETTERS_PER_DECISION).map(|some| (Arc::clone(&ledger), ids(some))));
         }
         if dry_run {
             resolved.count = parts.iter().map(|(_, ids)| ids.len() as u64).sum();
@@ -232,14 +228,14 @@ impl DeadLetters<'_> {
             let recorder = if number + 1 == last { recorder.clone() } else { ReplyRecorder::disabled() };
             let recorder = recorder.map_answer(move |here: &BulkResolveOutcome| Some(Ok(sum(resolved, *here))));
             let here =
-                ledger.submit_recording(ResolveLetters { ids, by: self.caller(), action: deed() }, recorder).await?;
+                ledger.submit_recording(ResolveLetters { ids, by: self.caller(), action: action() }, recorder).await?;
             resolved = sum(resolved, here);
         }
         Ok(resolved)
     }
 
     fn caller(&self) -> String {
-        self.by.map_or_else(|| UNKNOWN_CALLER.to_owned(), |by| by.0.clone())
+        self.context.caller.map_or_else(|| UNKNOWN_CALLER.to_owned(), |by| by.0.clone())
     }
 
     async fn find(&self, id: Uuid) -> Result<(Arc<Ledger>, Arc<DeadLetterRow>)> {
@@ -247,12 +243,12 @@ impl DeadLetters<'_> {
             return Ok(found);
         }
         // Another broker may have just appended it.
-        self.logs.default_ledger().refresh().await?;
+        self.context.logs.default_ledger().refresh().await?;
         self.find_row(id).ok_or_else(|| Error::not_found("dead letter"))
     }
 
     fn find_row(&self, id: Uuid) -> Option<(Arc<Ledger>, Arc<DeadLetterRow>)> {
-        self.logs.ledgers().into_iter().find_map(|ledger| {
+        self.context.logs.ledgers().into_iter().find_map(|ledger| {
             let row = ledger.dead_letters().get(id).cloned()?;
             Some((ledger, row))
         })
@@ -273,11 +269,10 @@ impl DeadLetters<'_> {
 
     /// The corrected event, prepared to be stored with the resolution.
     async fn prepare_correction(&self, row: &DeadLetterRow, event: NewEvent) -> Result<CorrectedEvent> {
-        let found = self.logs.find(&row.letter.topic)?;
+        let found = self.context.logs.find(&row.letter.topic)?;
         let place: &LogRef = &found.log;
         let id = event.id.unwrap_or_default();
-        let intake = EventPublisher { logs: self.logs, policy: self.policy, producer: self.by };
-        let produced = intake.prepare_produced(vec![event], place, |_| "/override".to_owned()).await?;
+        let produced = self.context.prepare_produced(vec![event], place, |_| "/override".to_owned()).await?;
         Ok(CorrectedEvent { id, events: produced })
     }
 

@@ -15,10 +15,9 @@ mod waiting;
 
 pub(crate) use waiting::AwaitedProjection;
 
-use crate::events::{EventReader, PublishRules};
+use crate::events::CallerContext;
 use crate::filters;
 use crate::ledger::{Command, Ledger, ProjectionRow, ReplyRecorder};
-use crate::logs::Logs;
 use contract::{
     Cursor, Error, EventFilter, Generation, Kind, NewCheckpoint, NewProjection, Offset, Page, Projection,
     ProjectionLag, RegisterOutcome, Result, Timestamp, Violation, limits,
@@ -29,10 +28,7 @@ use std::time::Duration;
 
 /// The projections of all logs, on behalf of callers.
 pub(crate) struct Projections<'a> {
-    pub(crate) logs: &'a Logs,
-    /// The rules that say which topic an event goes to.
-    pub(crate) policy: &'a PublishRules,
-    pub(crate) reader: EventReader<'a>,
+    pub(crate) context: CallerContext<'a>,
 }
 
 /// A projection, and the log that has it.
@@ -52,7 +48,7 @@ impl Projections<'_> {
         check(name, &definition)?;
         let ledger = self.ledger_of(&definition)?;
         // Each side log decides by itself; the lock keeps a name from being registered in two of them at the same time.
-        let turn = self.logs.lock_placement().await;
+        let placement = self.context.logs.lock_placement().await;
         let known = self.find(name).ok();
         if known.as_ref().is_some_and(|known| !Arc::ptr_eq(&known.ledger, &ledger)) {
             return Err(decide::reads_something_else());
@@ -71,7 +67,7 @@ impl Projections<'_> {
         let floor = self.last_generation_elsewhere(name, &ledger);
         let outcome =
             ledger.submit_recording(PutProjection { name: name.to_owned(), definition, floor }, recorder).await?;
-        drop(turn);
+        drop(placement);
         Ok(match outcome {
             RegisterOutcome::Created(entry) => {
                 RegisterOutcome::Created(self.view_after(&ledger, name, entry, shown).await?)
@@ -89,9 +85,9 @@ impl Projections<'_> {
 
     /// Projections in order of their names, the page at `cursor`.
     pub(crate) async fn list(&self, cursor: Option<&Cursor>, limit: usize) -> Result<Page<Projection>> {
-        self.reader.check_limit(limit)?;
+        self.context.reader.check_limit(limit)?;
         let mut names = Vec::new();
-        for ledger in self.logs.ledgers() {
+        for ledger in self.context.logs.ledgers() {
             names.extend(ledger.projections().all().map(|(name, _)| name.to_owned()));
         }
         names.sort_unstable();
@@ -151,14 +147,14 @@ impl Projections<'_> {
 
     /// Waits until a projection's checkpoint has reached `offset`.
     pub(crate) async fn wait(&self, name: &str, offset: Offset, timeout: Duration) -> Result<Projection> {
-        self.reader.check_timeout(timeout)?;
+        self.context.reader.check_timeout(timeout)?;
         let ledger = self.find(name)?.ledger;
         waiting::wait_until_reached(&ledger, name, offset, tokio::time::Instant::now() + timeout).await?;
         self.get(name).await
     }
 
     fn find(&self, name: &str) -> Result<LocatedProjection> {
-        let known = self.logs.ledgers().into_iter().find_map(|ledger| {
+        let known = self.context.logs.ledgers().into_iter().find_map(|ledger| {
             let entry = ledger.projections().get(name).cloned()?;
             Some(LocatedProjection { ledger, entry })
         });
@@ -167,18 +163,18 @@ impl Projections<'_> {
 
     /// The last generation of a projection of this name in any other log than `home`.
     fn last_generation_elsewhere(&self, name: &str, home: &Arc<Ledger>) -> Generation {
-        let others = self.logs.ledgers().into_iter().filter(|ledger| !Arc::ptr_eq(ledger, home));
+        let others = self.context.logs.ledgers().into_iter().filter(|ledger| !Arc::ptr_eq(ledger, home));
         others.map(|ledger| ledger.projections().last_generation(name)).max().unwrap_or_default()
     }
 
     /// The log that has a projection.
     fn ledger_of(&self, definition: &NewProjection) -> Result<Arc<Ledger>> {
-        let Some(topic) = &definition.topic else { return Ok(Arc::clone(self.logs.default_ledger())) };
-        let found = self.logs.find(topic).map_err(|error| match error.kind() {
+        let Some(topic) = &definition.topic else { return Ok(Arc::clone(self.context.logs.default_ledger())) };
+        let found = self.context.logs.find(topic).map_err(|error| match error.kind() {
             Kind::NotFound => decide::not_registered(),
             _ => error,
         })?;
-        Ok(Arc::clone(self.logs.ledger(&found.log)))
+        Ok(Arc::clone(self.context.logs.ledger(&found.log)))
     }
 
     /// A projection with its lag.

@@ -79,14 +79,14 @@ pub(super) struct GroupBacklog {
     /// Passed events that the log does not have yet.
     passed: Vec<(Sequence, Sequence)>,
     /// Polls that wait.
-    pub(super) line: PollQueue,
+    pub(super) poll_queue: PollQueue,
 }
 
 impl GroupBacklog {
     /// Starts again: with this generation, after the group's watermark.
     pub(super) fn begin(&mut self, generation: Position, watermark: Sequence) {
-        let Self { offered, line, .. } = std::mem::take(self);
-        *self = Self { generation: Some(generation), scanned: watermark, offered, line, ..Self::default() };
+        let Self { offered, poll_queue, .. } = std::mem::take(self);
+        *self = Self { generation: Some(generation), scanned: watermark, offered, poll_queue, ..Self::default() };
     }
 
     /// Makes the next use start again.

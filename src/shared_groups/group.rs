@@ -22,7 +22,7 @@ pub(super) struct SharedGroup {
     /// The changes of its claims, which wake its polls.
     pub(super) feed: Arc<ClaimFeed>,
     /// Held while the log is read, so that it is read once for all polls.
-    pub(super) turn: tokio::sync::Mutex<()>,
+    pub(super) scan_lock: tokio::sync::Mutex<()>,
     presence: Mutex<PresentMembers>,
 }
 
@@ -55,8 +55,16 @@ impl SharedGroup {
     pub(super) fn new(consumer: &Consumer, ledger: &Ledger, number: u32) -> Self {
         let name = consumer.consumer_group.clone();
         let feed = ledger.claims().feed(&name, number);
-        let (turn, presence) = (tokio::sync::Mutex::default(), Mutex::default());
-        Self { name, number, filter: ConsumerFilter::of(consumer), backlog: Mutex::default(), feed, turn, presence }
+        let (scan_lock, presence) = (tokio::sync::Mutex::default(), Mutex::default());
+        Self {
+            name,
+            number,
+            filter: ConsumerFilter::of(consumer),
+            backlog: Mutex::default(),
+            feed,
+            scan_lock,
+            presence,
+        }
     }
 
     /// Whether a consumer has the filter of this group.
@@ -98,9 +106,9 @@ impl SharedGroup {
     }
 
     /// How many more events a member may have.
-    fn room(&self, backlog: &GroupBacklog, claims: &ClaimRows, now: i64, wants: &MemberDemand) -> usize {
-        let held = claims.held_by(&self.name, self.number, &wants.owner, now);
-        wants.in_flight_max.saturating_sub(held + backlog.offered_to(wants.member))
+    fn room(&self, backlog: &GroupBacklog, claims: &ClaimRows, now: i64, demand: &MemberDemand) -> usize {
+        let held = claims.held_by(&self.name, self.number, &demand.owner, now);
+        demand.in_flight_max.saturating_sub(held + backlog.offered_to(demand.member))
     }
 
     /// Whether the group's events can be handed out at a time, by their keys.
@@ -125,28 +133,28 @@ impl SharedGroup {
         self: &Arc<Self>,
         ledger: &Arc<Ledger>,
         now: i64,
-        wants: &MemberDemand,
+        demand: &MemberDemand,
         request: Option<u64>,
     ) -> OfferedEvents {
         let mut offered = OfferedEvents::empty(self, ledger, now);
         let Some(mut backlog) = self.refreshed_backlog(ledger, now) else { return offered };
-        let room = self.room(&backlog, &ledger.claims(), now, wants);
+        let room = self.room(&backlog, &ledger.claims(), now, demand);
         let ready = backlog.ready();
-        let share = ready.div_ceil(wants.members.max(1));
-        let free = ready.saturating_sub(backlog.line.ahead_of(request, ready));
-        offered.sequences = backlog.offer(wants.member, wants.limit.min(room).min(share).min(free));
+        let share = ready.div_ceil(demand.members.max(1));
+        let free = ready.saturating_sub(backlog.poll_queue.ahead_of(request, ready));
+        offered.sequences = backlog.offer(demand.member, demand.limit.min(room).min(share).min(free));
         offered.generation = backlog.generation();
         if let Some(request) = request.filter(|_| room == 0 || !offered.sequences.is_empty()) {
             // A poll that can take nothing, or that gets events, leaves the queue.
-            backlog.line.leave(request);
+            backlog.poll_queue.leave(request);
         }
-        backlog.line.wake(backlog.ready());
+        backlog.poll_queue.wake(backlog.ready());
         offered
     }
 
     /// A ticket for the queue.
     pub(super) fn take_ticket(self: &Arc<Self>) -> QueueTicket {
-        QueueTicket { ticket: self.lock().line.ticket(), call: Arc::default(), group: Arc::clone(self) }
+        QueueTicket { ticket: self.lock().poll_queue.ticket(), call: Arc::default(), group: Arc::clone(self) }
     }
 }
 
@@ -160,12 +168,12 @@ pub(super) struct QueueTicket {
 
 impl QueueTicket {
     /// Joins the queue, unless the member can take nothing.
-    pub(super) fn wait_in_queue(&self, ledger: &Ledger, now: i64, wants: &MemberDemand) -> WaitRole {
+    pub(super) fn wait_in_queue(&self, ledger: &Ledger, now: i64, demand: &MemberDemand) -> WaitRole {
         let mut backlog = self.group.lock();
-        if self.group.room(&backlog, &ledger.claims(), now, wants) > 0 {
-            return backlog.line.join(self.ticket, &self.call);
+        if self.group.room(&backlog, &ledger.claims(), now, demand) > 0 {
+            return backlog.poll_queue.join(self.ticket, &self.call);
         }
-        backlog.line.leave(self.ticket);
+        backlog.poll_queue.leave(self.ticket);
         WaitRole::Aside
     }
 }
@@ -174,8 +182,8 @@ impl Drop for QueueTicket {
     /// The next poll can take what was left for this one.
     fn drop(&mut self) {
         let mut backlog = self.group.lock();
-        if backlog.line.leave(self.ticket) {
-            backlog.line.wake(backlog.ready());
+        if backlog.poll_queue.leave(self.ticket) {
+            backlog.poll_queue.wake(backlog.ready());
         }
     }
 }
@@ -225,6 +233,6 @@ impl Drop for OfferedEvents {
             backlog.invalidate();
         }
         let is_news = backlog.ready() > 0 || backlog.generation().is_none();
-        backlog.line.wake(if is_news { backlog.ready().max(1) } else { 0 });
+        backlog.poll_queue.wake(if is_news { backlog.ready().max(1) } else { 0 });
     }
 }

@@ -137,9 +137,9 @@ impl SharedPoll<'_> {
             self.peers.expire().await;
         }
         let polled = decide_while_unknown((), |()| async move {
-            let wants = self.demand(group);
-            group.scan_further(self, wants.limit.saturating_mul(wants.members).min(ENOUGH_MAX)).await?;
-            let mut offered = group.offer(self.ledger, self.ledger.now(), &wants, ticket);
+            let demand = self.demand(group);
+            group.scan_further(self, demand.limit.saturating_mul(demand.members).min(ENOUGH_MAX)).await?;
+            let mut offered = group.offer(self.ledger, self.ledger.now(), &demand, ticket);
             let must_record = {
                 let backlog = group.lock();
                 backlog.has_passed_much() || (records_passed && backlog.has_passed())

@@ -38,7 +38,7 @@ impl SharedGroup {
     pub(super) async fn scan_further(&self, poll: &SharedPoll<'_>, enough: usize) -> Result<()> {
         let mut examined = 0;
         while examined < limits::SCAN_EVENTS_MAX && self.next_point(poll, enough).is_some() {
-            let _turn = self.turn.lock().await;
+            let _scanning = self.scan_lock.lock().await;
             let Some(point) = self.next_point(poll, enough) else { return Ok(()) };
             match self.scan_page(poll, point).await {
                 Ok(count) => examined += count,

@@ -133,7 +133,7 @@ fn an_event_that_was_never_done_can_be_done_by_its_copy_when_the_original_is_rem
     for how in ["reopen", "rebuild"] {
         with_events(&format!(
             "
-        handler mailing backoff=PT1H                -> created PT900S 5 PT3600S latest
+        handler mailing backoff=PT1H                -> created PT900S 5 PT1H latest
         claim billing orders/4 as=d                 -> claimed attempt 1 until 900000
         done d                                      -> done attempt 1
         claim mailing orders/1 as=e                 -> claimed attempt 1 until 900000

@@ -18,7 +18,7 @@ impl BrokerWrites<'_> {
         producer: Option<&ProducerId>,
         recorder: ReplyRecorder<PublishedEvent>,
     ) -> Result<PublishedEvent> {
-        self.0.publisher(producer).publish(event, recorder).await
+        self.0.context(producer).publish(event, recorder).await
     }
 
     pub(crate) async fn publish_batch(
@@ -28,7 +28,7 @@ impl BrokerWrites<'_> {
         producer: Option<&ProducerId>,
         recorder: ReplyRecorder<BatchOutcome>,
     ) -> Result<BatchOutcome> {
-        self.0.publisher(producer).publish_batch(events, atomicity, recorder).await
+        self.0.context(producer).publish_batch(events, atomicity, recorder).await
     }
 }
 
@@ -38,7 +38,7 @@ impl EventApi for Broker {
         event: NewEvent,
         producer: Option<&'a ProducerId>,
     ) -> BoxFuture<'a, Result<PublishedEvent>> {
-        Box::pin(self.publisher(producer).publish(Box::new(event), ReplyRecorder::disabled()))
+        Box::pin(self.context(producer).publish(Box::new(event), ReplyRecorder::disabled()))
     }
 
     fn publish_batch<'a>(

@@ -16,7 +16,7 @@ const PAGE: &str = "docs/limits.md";
 const HEAD: &str = "| what | default | unit | what happens at it | how to change it |";
 
 /// Constants that are named like limits and are none that anybody meets: those of a module, or one.
-const NO_LIMITS: [(&str, &str); 36] = [
+const NO_LIMITS: [(&str, &str); 31] = [
     ("cli::", "what the command line does as a client"),
     ("dispatch::model::", "a model for tests"),
     ("rest::openapi::", "what documents say of limits that are listed"),
@@ -31,12 +31,7 @@ const NO_LIMITS: [(&str, &str); 36] = [
     ("types::schema::proto::messages::POINTER_BYTES_MAX", "how refusals are worded"),
     ("types::schema::xsd::messages::PATH_BYTES_MAX", "how refusals are worded"),
     ("events::prepare::NAMES_COMPARED_MAX", "how refusals are worded"),
-    ("claims::batch::TRIES_MAX", "a race that is decided anew"),
-    ("dead_letters::TRIES_MAX", "a race that is decided anew"),
-    ("events::publish::PREPARE_TRIES_MAX", "a race that is decided anew"),
-    ("groups::poll::TRIES_MAX", "a race that is decided anew"),
-    ("subscriptions::TRIES_MAX", "a race that is decided anew"),
-    ("types::versions::TRIES_MAX", "a race that is decided anew"),
+    ("ledger::decide::until_known::TRIES_MAX", "a race that is decided again"),
     ("ledger::fold::OPEN_TRIES_MAX", "a race that is decided anew"),
     ("log::file::backup::PASSES_MAX", "a race that is decided anew"),
     ("log::file::backup::READS_MAX", "a race that is decided anew"),

@@ -85,9 +85,9 @@ impl OpenClaims {
 
     /// Drops rows up to `through` that are not to stay.
     pub(super) fn trim(&mut self, through: Sequence, stays: impl Fn(&ClaimRow) -> bool) {
-        let gone = self.rows.range(..=through).filter(|(_, row)| !stays(row)).map(|(sequence, _)| *sequence);
-        let gone: Vec<_> = gone.collect();
-        gone.into_iter().for_each(|sequence| self.remove(sequence));
+        let removed = self.rows.range(..=through).filter(|(_, row)| !stays(row)).map(|(sequence, _)| *sequence);
+        let removed: Vec<_> = removed.collect();
+        removed.into_iter().for_each(|sequence| self.remove(sequence));
     }
 }
 
