@@ -1,7 +1,7 @@
-//! The log as a ledger's readers have it: it can be let go while somebody still holds the ledger.
+//! The log as a ledger's readers use it: it can be released while the ledger is still referenced.
 //!
-//! A broker that is opened again needs the folder, and its lock, of the one before. A slow reader may hold that one for as
-//! long as it likes; from here on it is refused.
+//! A broker that is opened again needs the folder of the previous one, and its lock. A slow reader may hold the
+//! previous ledger for any time; after the release its reads are refused.
 
 use contract::{BoxFuture, Position, Segment, Sequence};
 use log::{
@@ -12,10 +12,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How often it is looked whether those who were reading have ended.
+/// The interval at which the release checks whether reads in flight have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// A log, until it is let go.
+/// A log, until it is released.
 pub(super) struct DetachableLog {
     held: RwLock<Option<Arc<HeldLog>>>,
     tail: watch::Receiver<Position>,
@@ -23,7 +23,7 @@ pub(super) struct DetachableLog {
     blocks: bool,
 }
 
-/// Counts those who are using the log here; it may have other holders.
+/// Counts the operations that use the log through this value; the log may have other owners.
 struct HeldLog(Arc<dyn Log>);
 
 impl DetachableLog {
@@ -32,11 +32,11 @@ impl DetachableLog {
         Self { held: RwLock::new(Some(Arc::new(HeldLog(log)))), tail, is_shared, blocks }
     }
 
-    /// Lets go of the log, and waits until those who are using it have ended.
+    /// Releases the log, and waits until the operations that use it have ended.
     pub(super) async fn detach(&self) {
         let Some(held) = self.held.write().unwrap_or_else(PoisonError::into_inner).take() else { return };
         let users = Arc::downgrade(&held);
-        // The end of a log may wait for a thread of its own.
+        // Dropping a log may wait for a thread of its own.
         let _ = tokio::task::spawn_blocking(move || drop(held)).await;
         while users.strong_count() > 0 {
             tokio::time::sleep(LOOK_EVERY).await;
@@ -44,7 +44,8 @@ impl DetachableLog {
     }
 
     fn current(&self) -> Result<Arc<HeldLog>, LogError> {
-        let gone = || LogError::Unavailable(Arc::new(io::Error::other("the log was let go; it is being opened again")));
+        let gone =
+            || LogError::Unavailable(Arc::new(io::Error::other("the log was released; it is being opened again")));
         self.held.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(gone)
     }
 }

@@ -1,5 +1,5 @@
-//! What a caller is told of an engine's failure: what happened, and what helps. The failure itself, with its files and
-//! addresses, is for the log.
+//! The errors that callers receive when an engine fails: what happened, and what helps. The failure itself, with its
+//! files and addresses, goes to the program's log.
 
 use contract::{Error, Kind};
 use log::LogError;
@@ -9,7 +9,7 @@ use std::io;
 
 const RETRY_AFTER_SECONDS: u32 = 5;
 
-/// The error a caller gets for an engine's refusal.
+/// The error that a caller receives when an engine fails.
 pub(super) fn unavailable(error: LogError) -> Error {
     let detail: Cow<'_, str> = match &error {
         LogError::Poisoned(cause) | LogError::Full(cause) if is_disk_full(cause) => "The disk is full (no space left on device). Free space on the \
@@ -37,7 +37,7 @@ pub(super) fn unavailable(error: LogError) -> Error {
     Error::new(Kind::Unavailable, detail).with_source(error).with_retry_after(RETRY_AFTER_SECONDS)
 }
 
-/// The error a reader gets for an engine's refusal.
+/// The error that a reader receives when an engine fails.
 pub fn read_failed(error: LogError) -> Error {
     match error {
         LogError::Trimmed(earliest) => Error::trimmed(earliest),
@@ -45,7 +45,7 @@ pub fn read_failed(error: LogError) -> Error {
     }
 }
 
-/// The system's words, without the names of files.
+/// The operating system's message, without the names of files.
 fn cause_of(cause: &io::Error) -> String {
     cause.raw_os_error().map_or_else(|| cause.kind().to_string(), |code| io::Error::from_raw_os_error(code).to_string())
 }

@@ -1,7 +1,7 @@
-//! Incidents: what went wrong so that the broker has to be opened again.
+//! Incidents: failures after which the broker has to be opened again.
 //!
-//! - One value per broker, shared by its ledgers and tasks. The first incident counts; what follows follows from it.
-//! - A task that panics is an incident: what it left half done is rebuilt from the log.
+//! - One value per broker, shared by its ledgers and tasks. The first incident counts; later ones are its consequences.
+//! - A task that panics is an incident: the state that it left half changed is rebuilt from the log.
 
 use contract::{Error, Kind};
 use futures_util::FutureExt;
@@ -12,14 +12,14 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
 
-/// What went wrong, if something did.
+/// The first incident, if there is one.
 #[derive(Debug, Default)]
 pub struct IncidentReporter {
     first: watch::Sender<Option<Error>>,
 }
 
 impl IncidentReporter {
-    /// Notes that the broker cannot go on.
+    /// Reports that the broker cannot continue.
     pub fn report(&self, error: &Error) {
         self.first.send_if_modified(|first| {
             let is_first = first.is_none();
@@ -40,12 +40,12 @@ impl IncidentReporter {
         let reported = first.wait_for(Option::is_some).await.ok().and_then(|first| first.clone());
         match reported {
             Some(error) => error,
-            // The sender is ours: it cannot be gone.
+            // The sender is a field of this value, so it cannot be dropped.
             None => std::future::pending().await,
         }
     }
 
-    /// Runs `task` as a task of its own; its panic is an incident.
+    /// Spawns `task`; its panic is an incident.
     pub fn spawn(
         self: &Arc<Self>,
         name: &'static str,
@@ -59,7 +59,7 @@ impl IncidentReporter {
         })
     }
 
-    /// Takes the end of a task that was spawned elsewhere.
+    /// Awaits the end of a task that was spawned elsewhere; its panic is an incident.
     pub fn ended(&self, name: &'static str, ended: Result<(), JoinError>) {
         if let Err(error) = ended
             && let Ok(panic) = error.try_into_panic()
@@ -68,7 +68,7 @@ impl IncidentReporter {
         }
     }
 
-    /// Reported first and logged then: what cannot be logged is still an incident.
+    /// Reports first and logs then: a panic that cannot be logged is still an incident.
     fn report_panic(&self, name: &'static str, panic: &(dyn Any + Send)) {
         let (error, said) = panicked(name, panic);
         self.report(&error);
@@ -76,15 +76,15 @@ impl IncidentReporter {
     }
 }
 
-/// Whether what a broker knew is still right after this incident, so that it can be read from until it is opened again: a
-/// write that failed changed nothing of it.
+/// Whether the state of a broker is still right after this incident, so that it can be read until the broker is opened
+/// again: a failed write did not change it.
 #[must_use]
 pub fn leaves_state_intact(incident: &Error) -> bool {
     let cause = std::error::Error::source(incident).and_then(|cause| cause.downcast_ref::<LogError>());
     matches!(cause, Some(LogError::Poisoned(_)))
 }
 
-/// The error of a panic, and what the panic said.
+/// The error of a panic, and the panic's message.
 pub(super) fn panicked(name: &'static str, panic: &(dyn Any + Send)) -> (Error, String) {
     let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let said = said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();

@@ -1,10 +1,10 @@
-//! The ledger: owns the order of one log and everything the broker knows from it.
+//! The ledger: owns the order of one log and the state folded from it.
 //!
-//! - One writer decides, appends, applies and answers; everyone else sends it a command and waits.
-//! - Room is asked for before work: a command takes a permit by bytes, and is refused at once when there is none.
+//! - One writer decides, appends, applies and answers; all other tasks send it a command and wait.
+//! - A command needs a permit by bytes before any work is done, and is refused at once if there is none.
 //! - Readers see the registry and the tails as of the last durable record, never ahead of it.
 //!
-//! What commands mean is the domain modules' business; how bytes get to disk is the engine's.
+//! Left to others: what commands mean (the domain modules), and how bytes get to disk (the engine).
 
 mod decide;
 mod detachable_log;
@@ -79,11 +79,11 @@ use writer::LedgerWriter;
 use writer::appender::{self, Appender};
 use writer::command::{QueuedCommand, SubmittedCommand};
 
-/// Bytes of commands that may wait for the writer; more wait for room, then are refused.
+/// Bytes of commands that may wait for the writer. A command beyond that is refused.
 const ROOM_BYTES: usize = 64 * 1024 * 1024;
-/// What a command takes of the room at least, so that many small ones are bounded too.
+/// The least that a command counts, so that many small ones are bounded, too.
 const COMMAND_BYTES_MIN: usize = 512;
-/// Messages that may lie in the writer's inbox.
+/// The capacity of the writer's inbox, in messages.
 const INBOX_MESSAGES: usize = 16 * 1024;
 
 /// A handle to one log's writer.
@@ -96,23 +96,23 @@ pub struct Ledger {
     reclaim_memo: ReclaimMemo,
 }
 
-/// What reaches the writer.
+/// A message to the writer.
 enum WriterMessage {
-    /// Decide this.
+    /// A command to decide.
     Command(Box<dyn QueuedCommand>),
-    /// Look something up in the durable state.
+    /// A lookup in the durable state.
     Query(Box<dyn FnOnce(&LedgerState) + Send>),
-    /// Write a checkpoint, and say when it is on disk.
+    /// A request for a checkpoint, answered when it is on disk.
     Checkpoint(oneshot::Sender<Result<()>>),
-    /// Finish what was accepted, then stop.
+    /// Completes accepted commands, then stops the writer.
     Close(oneshot::Sender<()>),
 }
 
 impl Ledger {
     /// Opens the ledger of `log`: loads the last checkpoint from `folder` (or starts from nothing), folds what came
-    /// after it, and starts the writer as a task of this runtime. Without a folder the state lives in memory only; with one,
-    /// `checkpoint_rows` of the tables stay in RAM between checkpoints. Keys of kept answers are remembered for
-    /// `answers_millis`. What cannot be cured but by opening it again is reported to `incidents`.
+    /// after it, and starts the writer as a task of this runtime. Without a folder the state is in memory only; with
+    /// one, `checkpoint_rows` rows of the tables stay in RAM between checkpoints. Idempotency keys of requests are
+    /// remembered for `answers_millis`. A failure that only reopening can repair is reported to `incidents`.
     pub async fn open(
         log: Arc<dyn Log>,
         clock: LogClock,
@@ -125,7 +125,8 @@ impl Ledger {
         Self::open_with(log, clock, folder, settings, incidents).await
     }
 
-    /// The same for a repair, which goes on without the snapshot of reclaimed entries where the log holds no whole one.
+    /// Opens the ledger for a repair, which continues without the snapshot of reclaimed entries if the log holds no
+    /// complete one.
     pub(crate) async fn open_for_repair(
         log: Arc<dyn Log>,
         clock: LogClock,
@@ -179,7 +180,7 @@ impl Ledger {
         Ok(Self { log: DetachableLog::new(log), clock, inbox, room, shared, reclaim_memo: ReclaimMemo::default() })
     }
 
-    /// Has `command` decided in the log's order; answers once that is durable.
+    /// Submits a command. Returns its answer once the decision is durable.
     pub async fn submit<C: Command>(&self, command: C) -> Result<C::Answer> {
         let room = self.reserve_room(command.bytes())?;
         let (reply, answer) = oneshot::channel();
@@ -188,8 +189,8 @@ impl Ledger {
         answer.await.map_err(|_| self.closed_error())?
     }
 
-    /// Folds everything that was in the log when this was asked, whoever wrote it. A ledger that is alone with its log
-    /// knows all of it already.
+    /// Folds everything that other processes have appended by now. A ledger whose log is not shared has folded all of
+    /// it already.
     pub async fn refresh(&self) -> Result<()> {
         match self.log.is_shared() {
             true => self.submit(RefreshLedger).await,
@@ -197,10 +198,11 @@ impl Ledger {
         }
     }
 
-    /// The same, and keeps the answer in the same append, if there is a key to keep it under.
+    /// Submits a command and stores its reply in the same append, if its request has an idempotency key.
     ///
-    /// Where the key has its answer already, nothing is decided: that is [`Kind::IdempotencyKeyInFlight`] for the same
-    /// request, whose answer can be looked up by then, and [`Kind::IdempotencyKeyReuse`] for another.
+    /// If a reply is stored under the key already, nothing is decided: the error is [`Kind::IdempotencyKeyInFlight`]
+    /// for the same request, whose reply can be looked up by then, and [`Kind::IdempotencyKeyReuse`] for another
+    /// request.
     pub async fn submit_recording<C: Command>(
         &self,
         command: C,
@@ -218,8 +220,8 @@ impl Ledger {
         answer
     }
 
-    /// Keeps an answer to something that was not decided here; refused as [`Ledger::submit_keeping`] is. One that rests
-    /// on a version of the registry is kept only while that is in force.
+    /// Stores a reply to a request that was not decided here; refused like [`Ledger::submit_recording`]. A reply that
+    /// depends on a version of the registry is stored only if that is still the current one.
     pub async fn record_reply(
         &self,
         request: Arc<IdempotentRequest>,
@@ -242,45 +244,46 @@ impl Ledger {
         answer.await.map_err(|_| self.closed_error())
     }
 
-    /// Has a checkpoint written of everything that is durable by now, if there is a folder for it; returns when it is on disk.
+    /// Writes a checkpoint of everything that is durable by now, if there is a folder for it. Returns when it is on
+    /// disk.
     pub(crate) async fn checkpoint(&self) -> Result<()> {
         let (reply, answer) = oneshot::channel();
         self.send(WriterMessage::Checkpoint(reply)).await?;
         answer.await.map_err(|_| self.closed_error())?
     }
 
-    /// What is registered, as of the last durable record.
+    /// Topics and event types as of the last durable record.
     #[must_use]
     pub fn registry(&self) -> Arc<Registry> {
         Arc::clone(&self.shared.registry.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Consumers and the offsets of groups, as of the last durable record. Look and let go: the writer waits.
+    /// Consumers and the offsets of groups, as of the last durable record. The writer waits while the guard is held.
     pub fn consumers(&self) -> RwLockReadGuard<'_, ConsumerRows> {
         self.shared.tables.consumers()
     }
 
-    /// Projections and their checkpoints, as of the last durable record. Look and let go: the writer waits.
+    /// Projections and their checkpoints, as of the last durable record. The writer waits while the guard is held.
     pub fn projections(&self) -> RwLockReadGuard<'_, ProjectionRows> {
         self.shared.tables.projections()
     }
 
-    /// Claims and the policies of handlers, as of the last durable record. Look and let go: the writer waits.
+    /// Claims and the policies of handlers, as of the last durable record. The writer waits while the guard is held.
     pub fn claims(&self) -> RwLockReadGuard<'_, ClaimRows> {
         self.shared.tables.claims()
     }
 
-    /// Dead letters, as of the last durable record. Look and let go: the writer waits.
+    /// Dead letters, as of the last durable record. The writer waits while the guard is held.
     pub fn dead_letters(&self) -> RwLockReadGuard<'_, DeadLetterRows> {
         self.shared.tables.dead_letters()
     }
 
-    /// Subscriptions, jobs and pools, as of the last durable record. Look and let go: the writer waits.
+    /// Subscriptions, jobs and pools, as of the last durable record. The writer waits while the guard is held.
     pub fn dispatch(&self) -> RwLockReadGuard<'_, DispatchRows> {
         self.shared.tables.dispatch()
     }
 
-    /// The log's time, which decisions have too. Every stored time is compared with it, and none with the wall clock.
+    /// The log's time, as in decisions. Every stored time is compared with it, and none with the wall clock.
     #[must_use]
     pub fn now(&self) -> i64 {
         self.clock.now()
@@ -292,25 +295,26 @@ impl Ledger {
         self.clock.hold().time_for(stored, self.now())
     }
 
-    /// Tells the log's time.
+    /// The clock of the log's time.
     #[must_use]
     pub const fn clock(&self) -> &Arc<LogClock> {
         &self.clock
     }
 
-    /// The last position folded and shown.
+    /// The last position that is folded and visible to readers.
     #[must_use]
     pub fn position(&self) -> watch::Receiver<Position> {
         self.shared.position.subscribe()
     }
 
-    /// Why nothing is promised any more, or for the moment, if so.
+    /// Why commands are refused, permanently or during an outage, if so.
     #[must_use]
     pub fn failure(&self) -> Option<Error> {
         self.shared.failure.borrow().clone()
     }
 
-    /// Refuses what would make the log grow, unless there is room. A decision says the same; this is for who must know before.
+    /// Refuses what would make the log grow, unless there is free space. Decisions check the same; this is for callers
+    /// that must know before.
     pub fn check_room(&self) -> Result<()> {
         decide::growth::check_room(self.log.room())
     }
@@ -321,19 +325,19 @@ impl Ledger {
         &self.log
     }
 
-    /// What is wrong though everything goes on, if something is.
+    /// A problem that does not keep the ledger from working, if there is one.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         self.shared.warning.borrow().clone()
     }
 
-    /// What is wrong with reclaiming entries, if something is.
+    /// Why reclaiming entries fails, if it does.
     #[must_use]
     pub fn reclaim_warning(&self) -> Option<String> {
         self.reclaim_memo.warning()
     }
 
-    /// Refuses whoever waited until the ledger closed, if it closed because it had failed.
+    /// Fails for a caller that waited until the ledger closed, if it closed because of a failure.
     pub fn check_open(&self) -> Result<()> {
         match self.failure() {
             Some(failure) if *self.shared.closing.borrow() => Err(failure),
@@ -341,13 +345,13 @@ impl Ledger {
         }
     }
 
-    /// Turns true when the broker closes: whoever waits for events goes home.
+    /// Becomes true when the broker closes: callers that wait for events stop waiting.
     #[must_use]
     pub fn closing(&self) -> watch::Receiver<bool> {
         self.shared.closing.subscribe()
     }
 
-    /// Answers what was accepted, leaves a checkpoint and stops the writer.
+    /// Answers accepted commands, writes a checkpoint and stops the writer.
     pub async fn close(&self) {
         self.shared.closing.send_replace(true);
         let (reply, closed) = oneshot::channel();
@@ -356,8 +360,8 @@ impl Ledger {
         }
     }
 
-    /// Ends a ledger of a broker that failed: whoever waits is refused with `cause`, and the log is let go, whoever still
-    /// holds the ledger.
+    /// Ends a ledger of a failed broker: waiting callers are refused with `cause`, and the log is released, even if the
+    /// ledger is still referenced.
     pub async fn abandon(&self, cause: &Error) {
         self.shared.failure.send_if_modified(|failure| failure.replace(cause.clone()).is_none());
         self.close().await;
@@ -368,8 +372,8 @@ impl Ledger {
         &self.reclaim_memo
     }
 
-    /// Room in the queue for a command of this size: now or not at all. Whoever waited for it would only make the
-    /// queue longer than it may be.
+    /// A permit for a command of this size in the queue: now or not at all. Waiting for it would only make the queue
+    /// longer than its limit.
     fn reserve_room(&self, bytes: usize) -> Result<OwnedSemaphorePermit> {
         let bytes = u32::try_from(bytes.clamp(COMMAND_BYTES_MIN, ROOM_BYTES)).unwrap_or(u32::MAX);
         Arc::clone(&self.room).try_acquire_many_owned(bytes).map_err(|_| {
@@ -387,7 +391,7 @@ impl Ledger {
     }
 }
 
-/// A command that decides nothing: its answer means that what it would rest on is known here.
+/// A command that decides nothing: its answer means that everything in the log up to then is folded here.
 struct RefreshLedger;
 
 impl Command for RefreshLedger {

@@ -1,4 +1,5 @@
-//! What the writer shows to everyone: the registry and the tails as of the last durable record, and what is wrong.
+//! What the writer publishes to readers: the registry and the tails as of the last durable record, and the log's
+//! health.
 
 use super::{IncidentReporter, LedgerState, Registry, StateTables};
 use contract::{Error, Position};
@@ -6,13 +7,13 @@ use log::TopicNumber;
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::watch;
 
-/// What the writer shows to everyone.
+/// The durable state that the writer publishes to readers, and the health of the log.
 pub(super) struct LedgerView {
     pub(super) registry: RwLock<Arc<Registry>>,
     pub(super) tables: Arc<StateTables>,
     pub(super) position: watch::Sender<Position>,
     pub(super) failure: watch::Sender<Option<Error>>,
-    /// What is wrong though everything goes on.
+    /// A problem that does not keep the ledger from working.
     pub(super) warning: watch::Sender<Option<String>>,
     pub(super) incidents: Arc<IncidentReporter>,
     pub(super) closing: watch::Sender<bool>,
@@ -33,7 +34,8 @@ impl LedgerView {
         shared
     }
 
-    /// Shows what became durable: first the registry, then the tails, so that whoever is woken finds its topic.
+    /// Publishes what became durable: first the registry, then the tails, so that a reader that is woken finds its
+    /// topic.
     pub(super) fn show(&self, state: &LedgerState, topics: impl Iterator<Item = TopicNumber>) {
         let registry = state.registry();
         if self.registry.read().unwrap_or_else(PoisonError::into_inner).version() != registry.version() {
@@ -41,7 +43,7 @@ impl LedgerView {
             let before = std::mem::replace(&mut *shown, Arc::clone(registry));
             drop(shown);
             before.topics().filter(|topic| registry.is_deleted(topic.number)).for_each(|topic| topic.show_deleted());
-            // A new topic may come with a past: numbers given in a log that is gone.
+            // A new topic may begin with a tail: sequences assigned in a log that no longer exists.
             registry.topics().for_each(|topic| topic.show_tail(state.tail(topic.number)));
         }
         for number in topics {
@@ -55,21 +57,21 @@ impl LedgerView {
     pub(super) fn report_failure(&self, error: &Error) {
         self.failure.send_replace(Some(error.clone()));
         self.incidents.report(error);
-        tracing::error!(%error, source = cause(error), "the log failed; nothing is promised until it is opened again");
+        tracing::error!(%error, source = cause(error), "the log failed; every command is refused until it is opened again");
     }
 
     pub(super) fn report_outage(&self, error: &Error) {
-        tracing::error!(%error, source = cause(error), "the log's server is away; commands are refused until it is back");
+        tracing::error!(%error, source = cause(error), "the log's server cannot be reached; commands are refused until it can");
         self.failure.send_replace(Some(error.clone()));
     }
 
-    /// Something is wrong, or is not any more, though everything goes on.
+    /// Publishes a problem that does not keep the ledger from working, or that it is over.
     pub(super) fn report_warning(&self, warning: Option<String>) {
         self.warning.send_replace(warning);
     }
 
     pub(super) fn report_recovered(&self) {
-        tracing::info!("the log's server is back");
+        tracing::info!("the log's server can be reached again");
         self.failure.send_replace(None);
     }
 }

@@ -1,11 +1,11 @@
-//! Reading the log into the state: at start, and whenever another process wrote.
+//! Folds the log into the state: at start, and whenever another process appended.
 //!
-//! A log that others share may go back: its server is replaced by a copy that had not received everything, or restored.
-//! Others may have written past the old end by the time it is read again. So reading begins with the last record that
-//! was applied: it must be there, and be the same.
+//! A shared log may lose records: its server is replaced by a replica that had not received everything, or it is
+//! restored. Other processes may have written past the old tail by the time it is read again. So reading begins with
+//! the last record that was applied: it must be there, and be the same.
 //!
-//! Retention may have removed that record. Then the log is taken for the same only while the engine's connection is the
-//! one over which the last comparison succeeded: a log cannot be replaced under a connection. Over a new connection
+//! Retention may have removed that record. Then the log is assumed to be the same only while the engine's connection is
+//! the one over which the last comparison succeeded: a log cannot be replaced under a connection. Over a new connection
 //! nothing proves it, and the state is dropped ([`LogError::Diverged`]) and folded again from what the log holds.
 
 use crate::ledger::disk::checkpoint;
@@ -22,10 +22,10 @@ const ONE: ReadLimit = ReadLimit { records: 1, bytes: 0 };
 /// How much is read at a time while folding.
 const PAGE: ReadLimit = ReadLimit { records: 16 * 1024, bytes: 4 * 1024 * 1024 };
 
-/// How often opening begins anew because another broker reclaims entries that were to be folded next.
+/// How often opening restarts because another broker reclaims entries that were to be folded next.
 const OPEN_TRIES_MAX: u32 = 8;
 
-/// The state of all of the log, and how far it is on disk.
+/// Folds the whole log. Returns the state, and the position of the checkpoint on disk.
 pub(in crate::ledger) async fn fold_log(
     log: &dyn Log,
     folder: Option<&Path>,
@@ -60,7 +60,7 @@ async fn fold_once(
     Ok((state, checkpointed))
 }
 
-/// Folds the whole rest of the log, spilling rows to disk on the way; answers how far the state on disk goes.
+/// Folds the rest of the log, and writes checkpoints on the way. Returns the position of the last one.
 async fn fold_all(log: &dyn Log, state: &mut LedgerState, checkpoint_rows: usize) -> Result<Position, LogError> {
     let (mut on_disk, mut is_failing) = (state.position(), false);
     catch_up(log, state, |state, _| {
@@ -79,16 +79,16 @@ async fn fold_all(log: &dyn Log, state: &mut LedgerState, checkpoint_rows: usize
     })
     .await?;
     if !log.is_shared() {
-        // What was lost at the end of a log that was repaired leaves no record; its positions are taken all the same.
+        // Records lost at the end of a repaired log are not there; their positions are not used again.
         state.position = state.position.max(*log.tail().borrow());
     }
     Ok(on_disk)
 }
 
-/// Applies every record behind the state's position; `folded` is called after each page, with the state as it is then.
+/// Applies every record behind the state's position. `folded` is called after each page, with the state as it is then.
 ///
-/// [`LogError::Diverged`] where the log does not hold the last record that was applied, or where nothing shows that it
-/// did; [`LogError::Reclaimed`] where entries behind it are gone that were not read.
+/// [`LogError::Diverged`] if the log does not hold the last record that was applied, or if nothing shows that it
+/// did; [`LogError::Reclaimed`] if entries behind it were reclaimed before they were read.
 pub(in crate::ledger) async fn catch_up(
     log: &dyn Log,
     state: &mut LedgerState,
@@ -106,7 +106,7 @@ pub(in crate::ledger) async fn catch_up(
             read => read?,
         };
         if is_compared && page.connection.is_some() && !is_same_connection(state, &page) {
-            // It was made again between two pages.
+            // The connection was made again between two pages.
             is_compared = false;
             continue;
         }
@@ -120,7 +120,7 @@ pub(in crate::ledger) async fn catch_up(
         is_compared = true;
         state.compared_over = page.connection.or(state.compared_over);
         let applied = new.iter().try_for_each(|record| {
-            // Alone with its log nobody else reclaims, and a gap there is what a repair has cut out.
+            // No other process reclaims a log that is not shared; a gap there was cut out by a repair.
             if is_shared {
                 state.check_gap(&record.header)?;
             }
@@ -133,8 +133,8 @@ pub(in crate::ledger) async fn catch_up(
     }
 }
 
-/// Whether a page came over the connection of the last comparison. Before the first one the state was just loaded, and
-/// compared by whoever loaded it.
+/// Whether a page was read over the connection of the last comparison. Before the first one the state was just loaded,
+/// and loading compared it.
 fn is_same_connection(state: &LedgerState, page: &FollowedPage) -> bool {
     state.compared_over.is_none_or(|compared_over| page.connection == Some(compared_over))
 }
@@ -147,10 +147,10 @@ async fn behind_last<'a>(log: &dyn Log, state: &LedgerState, page: &'a FollowedP
     {
         return if state.ends_with(first) { Ok(rest) } else { Err(diverged) };
     }
-    // It is not there. Retention may have removed it; then its topic says so.
+    // The record is not there. Retention may have removed it; then its topic is trimmed.
     let behind = ReadRange::Topic(state.last.topic, Sequence(state.last.sequence.0.saturating_sub(1)));
     match log.read(behind, ONE).await {
-        // It may also have been removed from another history, which never had our record.
+        // The topic may also have been trimmed in another history, which never held this record.
         Err(LogError::Trimmed(_)) if !is_same_connection(state, page) => {
             tracing::warn!(
                 position = state.position().get(),
@@ -165,8 +165,8 @@ async fn behind_last<'a>(log: &dyn Log, state: &LedgerState, page: &'a FollowedP
     }
 }
 
-/// The next record with an empty body, where its own is damaged. An event is folded by its header, so it is only the
-/// event's readers who miss something; what an entry said cannot be done without.
+/// The next record with an empty body, if its own is damaged. An event is folded by its header, so only its readers
+/// miss the body; an entry cannot be folded without its body.
 async fn without_body(log: &dyn Log, state: &LedgerState, damage: FileDamage) -> Result<Record, LogError> {
     match log.headers(ReadRange::All(state.position()), ONE).await?.first() {
         Some(header) if header.facets.is_some() => {

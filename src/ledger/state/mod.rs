@@ -1,9 +1,9 @@
-//! The fold: what the log amounts to, record by record.
+//! The fold: the state of the log, record by record.
 //!
-//! - `apply` takes whatever was once decided, for ever. What only a newer version understands it refuses, unchanged.
-//! - State only ever holds what is durable; what is still being written is [`crate::ledger::decide::decision`]'s
-//!   overlay.
-//! - State is a cache with a position. It can be stored, dropped and rebuilt.
+//! - `apply` accepts everything that was ever decided. It refuses what only a newer version can read, and changes
+//!   nothing.
+//! - The state holds only what is durable; what is still being written is in the [`crate::ledger::decide::overlay`].
+//! - The state is a cache with a position. It can be stored, dropped and rebuilt.
 
 pub(super) mod bitmap;
 pub(super) mod catch_up;
@@ -34,7 +34,7 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 use tables::StateTables;
 
-/// What the log amounts to, through one position.
+/// The state of the log through one position.
 pub struct LedgerState {
     /// Folded through here.
     pub(super) position: Position,
@@ -43,35 +43,35 @@ pub struct LedgerState {
     pub(super) registry: Arc<Registry>,
     /// Last sequence by topic number; 0 is the ledger's own.
     pub(super) tails: Vec<Sequence>,
-    /// How far each topic's beginning was let go, by topic number: what outlives it is in the log.
+    /// The last trimmed sequence by topic number: what outlives the trimmed events is in the log.
     pub(super) trimmed: Vec<Sequence>,
-    /// What changes row by row; everybody reads it where it stands.
+    /// The tables that change row by row, shared with readers.
     pub(super) tables: Arc<StateTables>,
     pub(super) disk_tables: DiskTables,
-    /// How long the keys of kept answers live, in milliseconds.
+    /// The lifetime of idempotency keys of requests, in milliseconds.
     pub(super) answers_millis: i64,
-    /// The last record: a checkpoint, and whether the log still is what it was, are known by it.
+    /// The last record: a checkpoint is matched with the log by it, and a shared log with what was read from it.
     pub(super) last: LastRecord,
     /// The connection of a shared log over which the last record was last compared ([`catch_up`]).
     pub(super) compared_over: Option<u64>,
     /// Facts of a newer version were skipped.
     pub(super) has_skipped: bool,
-    /// Parts that come in pieces, and are not whole yet.
+    /// Tables that are carried in pieces, and are not complete yet.
     pub(super) carrying: CarriedPieces,
-    /// What the entries in the log take up.
+    /// The space that entries use in the log.
     pub(super) usage: EntryUsage,
-    /// Entries up to here are in everything but the tables already, from a snapshot in the log, though `position` is
-    /// still before it. Zero otherwise.
+    /// Set while the state was taken from a snapshot in the log and the on-disk tables are behind it: entries up to
+    /// here change only the on-disk tables. Zero otherwise.
     pub(super) facts_through: Position,
-    /// Entries up to here were reclaimed, and the snapshot of what they said is lost. Zero but during a repair.
+    /// Entries up to here were reclaimed, and the snapshot that replaced them is lost. Zero except during a repair.
     pub(super) lost_facts_through: Sequence,
     /// What is held because the clock is in doubt since the start. Not part of what is stored.
     pub(super) clock_hold: ClockHold,
-    /// Set once a table turned out to be unreadable; nothing can be decided on half a memory.
+    /// Set once an on-disk table turned out to be unreadable: no command can be decided without it.
     pub(super) table_failure: OnceLock<Error>,
 }
 
-/// What is known of the last record.
+/// The last record.
 #[derive(Debug, Default)]
 pub(super) struct LastRecord {
     pub(super) time: i64,
@@ -80,10 +80,10 @@ pub(super) struct LastRecord {
     pub(super) body: LastBody,
 }
 
-/// Its body, or what a checkpoint knows of that.
+/// The body of the last record, or its checksum from a checkpoint.
 #[derive(Debug)]
 pub(super) enum LastBody {
-    /// All of it. The checksum is computed where it is needed, not for every record.
+    /// The body. The checksum is computed where it is needed, not for every record.
     Known(Bytes),
     /// Its CRC32C.
     Crc(u32),
@@ -105,7 +105,7 @@ impl Default for LastBody {
 }
 
 impl LedgerState {
-    /// Nothing has happened yet.
+    /// The state of an empty log.
     pub fn new(tables: DiskTables) -> Self {
         Self {
             position: Position::ZERO,
@@ -134,7 +134,7 @@ impl LedgerState {
         self.position
     }
 
-    /// What is registered.
+    /// Topics and event types.
     #[must_use]
     pub const fn registry(&self) -> &Arc<Registry> {
         &self.registry
@@ -146,7 +146,8 @@ impl LedgerState {
         self.tails.get(topic.0 as usize).copied().unwrap_or_default()
     }
 
-    /// How far a topic's beginning was let go: what must outlive it was written before. The engine may still hold it.
+    /// The last trimmed sequence of a topic: what must outlive the trimmed events is in the log. The engine may still
+    /// hold them.
     #[must_use]
     pub fn trimmed(&self, topic: TopicNumber) -> Sequence {
         self.trimmed.get(topic.0 as usize).copied().unwrap_or_default()
@@ -160,7 +161,7 @@ impl LedgerState {
         }
     }
 
-    /// The last entry that was reclaimed where the snapshot of what they said is lost; zero but during a repair.
+    /// The last entry that was reclaimed if the snapshot that replaced them is lost; zero except during a repair.
     #[must_use]
     pub const fn lost_facts_through(&self) -> Sequence {
         self.lost_facts_through
@@ -172,25 +173,25 @@ impl LedgerState {
         &self.tails
     }
 
-    /// Rows of the tables that are in RAM alone.
+    /// Rows of the on-disk tables that are in RAM alone.
     #[must_use]
     pub fn dirty_rows(&self) -> usize {
         self.disk_tables.heads.dirty_rows() + self.disk_tables.keys.dirty_rows()
     }
 
-    /// Where an aggregate stands.
+    /// The last event of an aggregate.
     pub fn head(&self, aggregate: u128) -> Result<Option<AggregateHead>> {
         let row = self.disk_tables.heads.get(aggregate).map_err(|cause| self.table_failed(cause))?;
         Ok(row.map(AggregateHead::decode))
     }
 
-    /// The event stored, or the answer kept, under this idempotency key, however long ago.
+    /// The event or the reply stored under this idempotency key, however long ago.
     pub fn stored_key(&self, key: u128) -> Result<Option<IdempotencyRow>> {
         let row = self.disk_tables.keys.get(key).map_err(|cause| self.table_failed(cause))?;
         Ok(row.map(IdempotencyRow::decode))
     }
 
-    /// Takes in the next record. One that this version cannot read changes nothing.
+    /// Folds the next record. A record that this version cannot read changes nothing.
     pub fn apply(&mut self, record: &Record) -> Result<(), LogError> {
         let RecordHeader { position, topic, sequence, time, facets, .. } = record.header;
         let entry = match facets {
@@ -205,6 +206,7 @@ impl LedgerState {
         };
         let unsupported = |cause| LogError::Unsupported { position, reason: entry::unreadable("partsCarried", &cause) };
         let carried = carried.map_err(unsupported)?;
+        debug_assert!(position > self.position, "position {position} follows {}", self.position);
         self.position = position;
         self.time = self.time.max(time);
         self.last = LastRecord { time, topic, sequence, body: LastBody::Known(record.body.clone()) };
@@ -213,6 +215,7 @@ impl LedgerState {
             return Ok(());
         }
         self.facts_through = Position::ZERO;
+        debug_assert!(sequence > self.tail(topic), "sequence {sequence} of {topic:?} follows {}", self.tail(topic));
         self.set_tail(topic, sequence);
         match (facets, entry) {
             (Some(facets), _) => self.apply_event(&record.header, &facets),
@@ -226,7 +229,7 @@ impl LedgerState {
         Ok(())
     }
 
-    /// Takes in a record that everything but the tables knows of already.
+    /// Folds a record into the on-disk tables alone: the snapshot contains its other effects.
     fn apply_to_tables(&mut self, entry: Option<Entry>, header: &RecordHeader) {
         match (header.facets, entry) {
             (Some(facets), _) => self.apply_event(header, &facets),
@@ -236,7 +239,8 @@ impl LedgerState {
         }
     }
 
-    /// Refuses an entry that does not follow the last one: those in between were reclaimed before they were read here.
+    /// Refuses an entry that does not follow the last one: the entries between were reclaimed before they were read
+    /// here.
     pub(super) fn check_gap(&self, header: &RecordHeader) -> Result<(), LogError> {
         let is_entry = header.topic == TopicNumber::LEDGER && header.position > self.facts_through;
         match is_entry && header.sequence > self.tail(TopicNumber::LEDGER).next() {
@@ -245,13 +249,13 @@ impl LedgerState {
         }
     }
 
-    /// What the entries in the log take up.
+    /// The space that entries use in the log.
     #[must_use]
     pub const fn usage(&self) -> &EntryUsage {
         &self.usage
     }
 
-    /// Whether this is the record that was applied last.
+    /// Whether this is the last record that was applied.
     pub(super) fn ends_with(&self, record: &Record) -> bool {
         let RecordHeader { position, topic, sequence, time, .. } = record.header;
         let last = &self.last;
@@ -280,13 +284,13 @@ impl LedgerState {
             EntryConcern::Tables => self.tables.apply(&entry, header),
             EntryConcern::Topic => self.apply_deletion(entry, header),
             EntryConcern::Keys => self.apply_key(&entry, header),
-            // Taken in whole, when the last piece is there.
+            // The tables are replaced when the last piece is there.
             EntryConcern::AllTables => (),
             EntryConcern::Usage => (),
         }
     }
 
-    /// A topic is gone. Its last sequence stays known until its events are removed ([`Self::unremoved`]).
+    /// Deletes a topic. Its last sequence stays known until its events are removed ([`Self::unremoved`]).
     ///
     /// An earlier `topicTrimmed` was written before the engine removed anything, so it does not show that the events
     /// are gone. It is forgotten: only one that follows the deletion, written after the engine has removed everything,
@@ -334,7 +338,7 @@ impl LedgerState {
         }
     }
 
-    /// Rows of removed events; where the events themselves were folded, the tables know as much or more.
+    /// Puts rows of removed events; if the events themselves were folded, the tables hold the same rows or newer ones.
     fn apply_carried(&mut self, carried: CarriedRows) {
         for (key, head) in carried.heads {
             if self.head(key).ok().flatten().is_none_or(|known| known.sequence < head.sequence) {
@@ -359,7 +363,7 @@ impl LedgerState {
     }
 }
 
-/// Sets a topic's place in a list by topic number.
+/// Sets the value of a topic in a list by topic number.
 fn set(list: &mut Vec<Sequence>, topic: TopicNumber, sequence: Sequence) {
     let index = topic.0 as usize;
     if list.len() <= index {

@@ -1,13 +1,15 @@
 //! The appender: makes decided records durable, batch by batch.
 //!
-//! - It is a task beside the writer; over a log that holds up its thread, it has one of its own.
-//! - It takes whatever has been decided while it was busy, as one batch: the slower the disk, the larger the batches.
-//! - A log that does not hold up its thread is given the next batch while it is still busy with the one before, once
-//!   everybody who was just answered is back: with fewer, larger batches it does more.
-//! - It never waits for the writer: the disk goes from one batch to the next while the first one is applied and answered.
-//! - What was decided without a record rests on the log too. Where others may write to it, an append that begins after the
-//!   decision must succeed before that is told: one with records, or an empty one that only compares.
-//! - After a failed append it takes nothing more until the writer has dealt with it: what was decided since rests on it.
+//! - It is a task beside the writer; over a log that blocks its thread, the appender has a thread of its own.
+//! - It takes everything that was decided while it was busy, as one batch: the slower the disk, the larger the batches.
+//! - A log that does not block its thread receives the next batch while the previous append is in flight, once the
+//!   callers that were just answered have submitted again: fewer, larger batches give a higher throughput.
+//! - It never waits for the writer: the disk goes on with the next batch while the first one is applied and answered.
+//! - What was decided without a record depends on the log, too. If other processes write to the log, an append that
+//!   begins after the decision must succeed before the caller is answered: one with records, or an empty one that only
+//!   compares.
+//! - After a failed append it takes nothing more until the writer has handled the failure: what was decided since
+//!   depends on the failed batch.
 
 use super::batch_size::AdaptiveBatch;
 use contract::{BoxFuture, Position};
@@ -19,20 +21,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use tokio::sync::{Notify, mpsc};
 
-/// Appends begun and not ended, where the log lets them follow each other.
-const UNDER_WAY_MAX: usize = 2;
+/// Appends in flight at once, over a log that does not block its thread.
+const IN_FLIGHT_MAX: usize = 2;
 
-/// What one append puts into the log.
+/// The records of one append.
 #[derive(Debug)]
 pub(in crate::ledger) struct AppendBatch {
-    pub(in crate::ledger) turn: AppendNumber,
+    pub(in crate::ledger) number: AppendNumber,
     pub(in crate::ledger) records: Vec<Record>,
 }
 
 /// An append that failed.
 pub(in crate::ledger) struct FailedAppend {
     pub(in crate::ledger) error: LogError,
-    /// Its batch, and those begun behind it.
+    /// Its batch, and the batches of the appends that began behind it.
     pub(in crate::ledger) unsure: Vec<AppendBatch>,
 }
 
@@ -40,13 +42,13 @@ pub(in crate::ledger) struct FailedAppend {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(in crate::ledger) struct AppendNumber(u64);
 
-/// The writer's end: where decided records gather, and what has become of those that were taken.
+/// The writer's handle: it passes decided records on, and receives the results of appends.
 pub(in crate::ledger) struct Appender {
-    gathering: Arc<PendingRecords>,
+    pending: Arc<PendingRecords>,
     pub(in crate::ledger) appended: mpsc::UnboundedReceiver<Result<AppendBatch, FailedAppend>>,
 }
 
-/// Records decided but not taken yet.
+/// Records that are decided and not taken by an append yet.
 #[derive(Default)]
 struct PendingRecords {
     inner: Mutex<PendingState>,
@@ -55,108 +57,112 @@ struct PendingRecords {
 
 #[derive(Default)]
 struct PendingState {
-    /// The last append begun.
-    turn: AppendNumber,
+    /// The last append that began.
+    last_append: AppendNumber,
     records: Vec<Record>,
-    /// Records that have come since it was started, or started over.
+    /// Records received since the start, or since the last failure.
     arrived: usize,
     bytes: usize,
-    /// An append is wanted even without records: is the tail here?
+    /// Set if an append is needed even without records: it compares the tail with this position.
     compare: Option<Position>,
-    /// An append failed: nothing is taken, and nothing gathers, until the writer starts over.
+    /// An append failed: no records are taken or added until the writer resumes.
     stopped: bool,
     closed: bool,
 }
 
 impl Appender {
-    /// Starts it.
+    /// Starts the appender.
     pub(in crate::ledger) fn start(log: Arc<dyn Log>) -> io::Result<Self> {
-        let gathering = Arc::new(PendingRecords::default());
+        let pending = Arc::new(PendingRecords::default());
         let (report, appended) = mpsc::unbounded_channel();
         match log.blocks() {
             true => {
                 let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-                let work = work(Arc::clone(&gathering), log, report);
+                let work = work(Arc::clone(&pending), log, report);
                 let thread = std::thread::Builder::new().name("event-broker-append".to_owned());
                 thread.spawn(move || runtime.block_on(work))?;
             }
-            false => drop(tokio::spawn(work(Arc::clone(&gathering), log, report))),
+            false => drop(tokio::spawn(work(Arc::clone(&pending), log, report))),
         }
-        Ok(Self { gathering, appended })
+        Ok(Self { pending, appended })
     }
 
-    /// Hands over decided records, in order.
+    /// Passes decided records to the next append, in order.
     pub(in crate::ledger) fn add(&self, mut records: Vec<Record>) {
-        let mut inner = self.gathering.lock();
+        let mut inner = self.pending.lock();
         if records.is_empty() || inner.stopped {
             return;
         }
+        debug_assert!(
+            inner.records.last().into_iter().chain(&records).is_sorted_by(|one, next| follows(next, one)),
+            "decided records are not consecutive"
+        );
         inner.arrived += records.len();
         inner.bytes += records.iter().map(|record| record.body.len()).sum::<usize>();
         match inner.records.is_empty() {
             true => inner.records = records,
             false => inner.records.append(&mut records),
         }
-        self.gathering.changed.notify_one();
+        self.pending.changed.notify_one();
     }
 
-    /// Has the tail compared with `position` by the next append, if there is nothing to append.
+    /// Requests that the next append compares the tail with `position`, if there are no records to append.
     pub(in crate::ledger) fn compare(&self, position: Position) {
-        let mut inner = self.gathering.lock();
+        let mut inner = self.pending.lock();
         if !inner.stopped {
             inner.compare = Some(position);
-            self.gathering.changed.notify_one();
+            self.pending.changed.notify_one();
         }
     }
 
-    /// The first append that begins after now.
+    /// The number of the next append that begins.
     pub(in crate::ledger) fn next_append(&self) -> AppendNumber {
-        AppendNumber(self.gathering.lock().turn.0 + 1)
+        AppendNumber(self.pending.lock().last_append.0 + 1)
     }
 
-    /// Bytes that wait to be taken.
+    /// Bytes of records that no append has taken yet.
     pub(in crate::ledger) fn bytes(&self) -> usize {
-        self.gathering.lock().bytes
+        self.pending.lock().bytes
     }
 
-    /// The writer has dealt with a failure; what comes now is decided anew.
+    /// Resumes after the writer has handled a failure. Records that follow were decided again.
     pub(in crate::ledger) fn resume(&self) {
-        let mut inner = self.gathering.lock();
-        *inner = PendingState { turn: inner.turn, ..PendingState::default() };
+        let mut inner = self.pending.lock();
+        *inner = PendingState { last_append: inner.last_append, ..PendingState::default() };
     }
 
-    /// Ends it, once it has appended what it was given and let go of the log.
+    /// Stops the appender after it has appended what it received. Returns when it has released the log.
     pub(in crate::ledger) async fn close(&mut self) {
-        self.gathering.close();
+        self.pending.close();
         while self.appended.recv().await.is_some() {}
     }
 }
 
 impl Drop for Appender {
     fn drop(&mut self) {
-        self.gathering.close();
+        self.pending.close();
     }
 }
 
-/// Appends whatever gathers, until it is closed. The end of its reports says that it has let go of the log.
+/// Appends pending records until the handle is closed. The channel of reports closes when the log is released.
 async fn work(
-    gathering: Arc<PendingRecords>,
+    pending: Arc<PendingRecords>,
     log: Arc<dyn Log>,
     report: mpsc::UnboundedSender<Result<AppendBatch, FailedAppend>>,
 ) {
-    let most = if log.blocks() { 1 } else { UNDER_WAY_MAX };
-    let mut under_way = FuturesOrdered::new();
+    let in_flight_max = if log.blocks() { 1 } else { IN_FLIGHT_MAX };
+    let mut in_flight = FuturesOrdered::new();
     let (mut batch_size, mut open) = (AdaptiveBatch::default(), true);
-    while open || !under_way.is_empty() {
-        let least = if under_way.is_empty() { 1 } else { batch_size.min_records() };
+    while open || !in_flight.is_empty() {
+        let least = if in_flight.is_empty() { 1 } else { batch_size.min_records() };
         let ended = tokio::select! {
             biased;
-            Some(ended) = under_way.next() => ended,
-            taken = gathering.take(least), if open && under_way.len() < most => {
+            Some(ended) = in_flight.next() => ended,
+            taken = pending.take(least), if open && in_flight.len() < in_flight_max => {
                 match taken {
                     Some(taken) => {
                         batch_size.note_taken(taken.batch.records.len());
-                        under_way.push_back(begin(log.as_ref(), taken).await);
+                        in_flight.push_back(begin(log.as_ref(), taken).await);
                     }
                     None => open = false,
                 }
@@ -165,13 +171,13 @@ async fn work(
         };
         let ended = match ended {
             Ok(batch) => {
-                gathering.note_answered(&mut batch_size, batch.records.len());
+                pending.note_answered(&mut batch_size, batch.records.len());
                 Ok(batch)
             }
             Err(mut failed) => {
                 batch_size = AdaptiveBatch::default();
-                gathering.stop();
-                while let Some(behind) = under_way.next().await {
+                pending.stop();
+                while let Some(behind) = in_flight.next().await {
                     failed.unsure.extend(behind.map_or_else(|failed| failed.unsure, |batch| vec![batch]));
                 }
                 Err(failed)
@@ -181,11 +187,12 @@ async fn work(
             break;
         }
     }
-    drop(under_way);
+    drop(in_flight);
     drop(log);
 }
 
-/// Begins an append here and now: before anybody looks whether the one in front of it has failed, so that it fails too.
+/// Polls an append once, so that it begins before the result of the previous append is read: if that one failed, this
+/// one fails, too.
 async fn begin(
     log: &dyn Log,
     NextAppend { after, batch }: NextAppend,
@@ -207,14 +214,14 @@ impl PendingRecords {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells `crowd` of an answer.
+    /// Updates the batch size after an append.
     fn note_answered(&self, batch_size: &mut AdaptiveBatch, answered: usize) {
         let inner = self.lock();
         batch_size.note_answered(answered, inner.records.len(), inner.arrived);
     }
 
-    /// Everything gathered, as soon as there are `least` records; where one is enough, so is a tail to compare. `None` at
-    /// the end.
+    /// Takes all pending records once there are at least `least`; if one is sufficient, a requested comparison is, too.
+    /// `None` at the end.
     async fn take(&self, least: usize) -> Option<NextAppend> {
         loop {
             {
@@ -238,7 +245,12 @@ impl PendingRecords {
 
     fn stop(&self) {
         let mut inner = self.lock();
-        *inner = PendingState { turn: inner.turn, stopped: true, closed: inner.closed, ..PendingState::default() };
+        *inner = PendingState {
+            last_append: inner.last_append,
+            stopped: true,
+            closed: inner.closed,
+            ..PendingState::default()
+        };
     }
 }
 
@@ -248,12 +260,17 @@ impl PendingState {
         let before = |record: &Record| Position(record.header.position.0 - 1);
         let after = records.first().map(before).or(compare)?;
         self.bytes = 0;
-        self.turn.0 += 1;
-        Some(NextAppend { after, batch: AppendBatch { turn: self.turn, records } })
+        self.last_append.0 += 1;
+        Some(NextAppend { after, batch: AppendBatch { number: self.last_append, records } })
     }
 }
 
-/// What the next append is to do.
+/// Whether the position of a record is the next one behind that of another.
+fn follows(record: &Record, before: &Record) -> bool {
+    record.header.position == before.header.position.next()
+}
+
+/// The next append.
 struct NextAppend {
     after: Position,
     batch: AppendBatch,

@@ -1,18 +1,19 @@
-//! Who is about to come back: the next batch is worth more once everybody is in it.
+//! Adaptive batching: the next append is delayed until the callers that were just answered have submitted again.
 //!
-//! Whoever was just answered usually asks again. A log that is busy with one batch is given the next one once they all have;
-//! with fewer, larger batches it does more. Those who do not come back are waited for through one more answer and no longer.
+//! A caller that was just answered usually submits its next command at once. While one append is in flight, the next
+//! one waits for these commands: fewer, larger batches give a higher throughput. Callers that do not submit again are
+//! waited for until the next answer and no longer.
 
-/// How many records there will be once everybody who was answered is back.
+/// The number of records to wait for: those of every caller that was answered and is expected to submit again.
 pub(in crate::ledger) struct AdaptiveBatch {
     min_records: usize,
-    /// How many were answered last, and how many records had ever come by then.
+    /// The number of records answered last, and the number of records received up to then.
     answered: usize,
     arrived: usize,
 }
 
 impl Default for AdaptiveBatch {
-    /// Nobody was answered yet: nobody knows.
+    /// Before the first answer there is no estimate.
     fn default() -> Self {
         Self { min_records: usize::MAX, answered: 0, arrived: 0 }
     }
@@ -23,13 +24,13 @@ impl AdaptiveBatch {
         self.min_records
     }
 
-    /// `amount` records were answered, while `waiting` wait to be taken and `arrived` have ever come.
+    /// `amount` records were answered, while `waiting` are pending and `arrived` were received in total.
     pub(in crate::ledger) const fn note_answered(&mut self, amount: usize, waiting: usize, arrived: usize) {
         let late = self.answered.saturating_sub(arrived.saturating_sub(self.arrived));
         *self = Self { min_records: waiting + late + amount, answered: amount, arrived };
     }
 
-    /// `amount` records were taken: they wait no more.
+    /// `amount` records were taken by an append: they are no longer pending.
     pub(in crate::ledger) fn note_taken(&mut self, amount: usize) {
         self.min_records = self.min_records.saturating_sub(amount).max(1);
     }
@@ -40,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everybody_who_was_answered_is_waited_for() {
+    fn the_next_batch_waits_for_every_caller_that_was_answered() {
         let mut batch_size = AdaptiveBatch::default();
         assert_eq!(batch_size.min_records(), usize::MAX);
         // Sixteen callers: eight are answered while the other eight wait, and those are taken.
@@ -48,7 +49,7 @@ mod tests {
         assert_eq!(batch_size.min_records(), 16);
         batch_size.note_taken(8);
         assert_eq!(batch_size.min_records(), 8);
-        // Five of the eight are back when the others are answered: the three count as well.
+        // Five of the eight have submitted again when the others are answered: the other three are still expected.
         batch_size.note_answered(8, 5, 21);
         assert_eq!(batch_size.min_records(), 16);
         batch_size.note_taken(5);
@@ -56,18 +57,18 @@ mod tests {
     }
 
     #[test]
-    fn those_who_stay_away_are_forgotten() {
+    fn callers_that_do_not_submit_again_are_forgotten() {
         let mut batch_size = AdaptiveBatch::default();
         batch_size.note_answered(8, 0, 8);
         batch_size.note_answered(8, 0, 8);
         assert_eq!(batch_size.min_records(), 16);
-        // The eight answered last are back; of the first eight nobody speaks any more.
+        // The eight answered last have submitted again; the first eight are no longer expected.
         batch_size.note_answered(1, 8, 16);
         assert_eq!(batch_size.min_records(), 9);
     }
 
     #[test]
-    fn nobody_is_missed_where_more_come_than_left() {
+    fn new_callers_make_up_for_missing_ones() {
         let mut batch_size = AdaptiveBatch::default();
         batch_size.note_answered(2, 0, 2);
         batch_size.note_taken(5);

@@ -1,38 +1,38 @@
-//! A command: what somebody wants decided. The ledger runs it in the log's order and brings back the answer.
+//! A command: a request to change state. The ledger decides commands in the log's order and returns their answers.
 
 use crate::ledger::decide::decision::Decision;
 use contract::{Error, Result};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-/// Something to be decided in the log's order.
+/// A request that is decided in the log's order.
 pub trait Command: Send + 'static {
-    /// What the caller is told once the decision is durable.
+    /// What the caller receives once the decision is durable.
     type Answer: Send + 'static;
 
-    /// Decides. Pure: the same decision on the same state gives the same answer, and it may be asked again when
-    /// another process was faster.
+    /// Decides. Pure: the same command on the same state gives the same answer. It is called again if
+    /// another process appended first.
     fn decide(&self, decision: &mut Decision<'_>) -> Result<Self::Answer>;
 
-    /// About how many bytes it holds in memory while it waits.
+    /// About how many bytes of memory the command uses while it waits.
     fn bytes(&self) -> usize;
 }
 
 /// A command on its way through the writer, whatever its type.
 pub(in crate::ledger) trait QueuedCommand: Send {
-    /// Decides, or decides anew; keeps the answer.
+    /// Decides, or decides again; keeps the answer.
     fn decide(&mut self, decision: &mut Decision<'_>);
-    /// Tells the caller: the answer if what it rests on is durable, else why not.
+    /// Sends the caller the answer if what it depends on is durable, otherwise the error.
     fn answer(self: Box<Self>, durable: Result<(), Error>);
-    /// About how many bytes it holds.
+    /// About how many bytes of memory it uses.
     fn bytes(&self) -> usize;
 }
 
-/// A command with its caller.
+/// A command with the channel to its caller.
 pub(in crate::ledger) struct SubmittedCommand<C: Command> {
     pub(in crate::ledger) command: C,
     pub(in crate::ledger) reply: oneshot::Sender<Result<C::Answer>>,
     pub(in crate::ledger) answer: Option<Result<C::Answer>>,
-    /// Room in the queue; given back when the answer is.
+    /// The permit for space in the queue; it is released with the answer.
     pub(in crate::ledger) room: OwnedSemaphorePermit,
 }
 
@@ -52,7 +52,7 @@ impl<C: Command> QueuedCommand for SubmittedCommand<C> {
             (Ok(()), None) => return,
             (Err(error), _) => Err(error),
         };
-        // A caller that hung up wants no answer.
+        // A caller that has disconnected needs no answer.
         let _ = self.reply.send(answer);
     }
 

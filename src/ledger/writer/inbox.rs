@@ -1,15 +1,15 @@
-//! The writer's inbox: how much of what waits is taken at once, and decided at once.
+//! The writer's inbox: how many waiting commands are taken and decided at once.
 
 use super::WriterMessage;
 use tokio::sync::mpsc;
 
-/// Bytes of commands that are decided at once; the rest waits for the next turn. What is decided is held twice more until
-/// it is durable: as records, and as the bytes of the batch.
+/// Bytes of commands that are decided at once; the others wait for the next iteration. Each decided command is held
+/// twice more until it is durable: as records, and as the bytes of the batch.
 const DECIDED_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Most commands taken from the queue at once.
+/// The most commands that are taken from the queue at once.
 pub(super) const TAKE_MAX: usize = 128;
 
-/// Waits for commands, unless some are left. None when there will be no more.
+/// Waits for commands, unless some are left. `taken` stays empty when the queue is closed.
 pub(super) async fn refill(taken: &mut Vec<WriterMessage>, inbox: &mut mpsc::Receiver<WriterMessage>) {
     if taken.is_empty() {
         inbox.recv_many(taken, TAKE_MAX).await;
@@ -30,8 +30,8 @@ pub(super) fn fitting(taken: &[WriterMessage]) -> usize {
     taken.iter().take_while(fits).count()
 }
 
-/// Lets everybody who is ready to run send its command first: what is decided together is appended together. Where
-/// nobody is, that takes no time.
+/// Lets all tasks that are ready to run send their commands first: what is decided together is appended together. If no
+/// task is ready, that takes no time.
 pub(super) async fn gather(taken: &mut Vec<WriterMessage>, inbox: &mut mpsc::Receiver<WriterMessage>) {
     if taken.len() < TAKE_MAX {
         tokio::task::yield_now().await;

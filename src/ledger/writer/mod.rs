@@ -6,17 +6,20 @@
 //!                  └────────── state ◀─────────────────┘
 //! ```
 //!
-//! - It shares its threads with those who ask: asking and answering wake no thread. Writing is left to the appender; what
-//!   it reads itself are rows of the tables, mostly from RAM.
-//! - While one batch is being made durable the next one is decided; the appender takes it the moment the first is done.
-//! - Every answer waits for the durability of all that was decided before it, refusals included: they may rest on it.
-//! - Where others write to the log too, what was decided without a record also waits until the log has confirmed that
-//!   nobody was faster.
-//! - When another process was faster, the overlay is dropped, the log is read, and the same commands are decided anew.
-//! - While the log's server is away, new commands are refused and those under way wait a while ([`super::away`]).
-//! - A log that does not hold any more what was read from it ([`LogError::Diverged`]) fails the ledger: nothing more is
-//!   answered from what it knew.
-//! - After a failed append nothing is promised any more; every command is refused until the broker is opened again.
+//! - It is a task on the callers' threads: submitting and answering wake no other thread. The appender does the
+//!   writing; the writer itself reads only rows of the tables, mostly from RAM.
+//! - While one batch is being made durable, the next one is decided; the appender takes it as soon as the first is
+//!   done.
+//! - Every answer waits until everything decided before it is durable, refusals included: they may depend on it.
+//! - If other processes write to the log, what was decided without a record also waits until the log has confirmed that
+//!   no other process appended first.
+//! - If another process appended first, the overlay is dropped, the log is read, and the same commands are decided
+//!   again.
+//! - While the log's server cannot be reached, new commands are refused and those in flight wait for a time
+//!   ([`outage`]).
+//! - A log that no longer holds what was read from it ([`LogError::Diverged`]) fails the ledger: no command is answered
+//!   from the old state any more.
+//! - After a failed append no promise can be made; every command is refused until the broker is opened again.
 
 pub(super) mod appender;
 mod batch_size;
@@ -45,17 +48,17 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::MissedTickBehavior;
 
-/// Bytes of bodies that may gather behind the batch on its way to disk; what comes later waits.
+/// Bytes of bodies that may be pending behind the append in flight; later commands wait.
 const GATHERED_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// This many decided records are handed over, so that an idle disk need not wait for the rest.
+/// After this many decided records the appender receives them, so that an idle disk need not wait for the rest.
 const HAND_OVER_RECORDS: usize = 64;
 
-/// An idle ledger compares what it knows with a log that others share about this often.
+/// The interval at which an idle ledger compares its state with a shared log.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// The log has this long to answer then.
+/// The time limit of that comparison.
 const LOOK_MAX: Duration = Duration::from_secs(5);
 
-const BEHIND: &str = "what the log is said to hold cannot be read from it; it is read again";
+const BEHIND: &str = "the log reports records that cannot be read from it; they are read again";
 
 pub(super) struct LedgerWriter {
     pub(super) log: Arc<dyn Log>,
@@ -65,33 +68,33 @@ pub(super) struct LedgerWriter {
     pub(super) appender: Appender,
     pub(super) shared: Arc<LedgerView>,
     pub(super) checkpoints: CheckpointScheduler,
-    /// Decided jobs, each with what must be so before its answer is true.
+    /// Decided commands, each with what its answer depends on.
     pub(super) waiting: VecDeque<(AnswerDependency, Box<dyn QueuedCommand>)>,
     /// The last append that succeeded.
     pub(super) last_appended: AppendNumber,
-    /// Something was decided that adds nothing, and the log must confirm that it is up to date.
+    /// A command was decided without a record, and the log must confirm that the state was up to date.
     pub(super) must_compare: bool,
     /// While the log's server cannot be reached.
     pub(super) outage: Option<LogOutage>,
-    /// It was away, and nothing was written since.
+    /// The budget of the last outage, while nothing was written since.
     pub(super) retry_budget: Option<RetryBudget>,
-    /// The last append found no room.
+    /// The last append found no free space.
     pub(super) was_full: bool,
-    /// Why nothing is promised any more.
+    /// Why every command is refused, if so.
     pub(super) failed: Option<Error>,
 }
 
-/// What must be so before an answer is true.
+/// What an answer depends on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AnswerDependency {
-    /// Durable up to here.
+    /// Records up to here must be durable.
     position: Position,
-    /// This append, or a later one, succeeded.
-    turn: AppendNumber,
+    /// This append, or a later one, must have succeeded.
+    append: AppendNumber,
 }
 
 impl LedgerWriter {
-    /// Works until every handle to the ledger is gone, or until it is closed.
+    /// Runs until every handle to the ledger is dropped, or until it is closed.
     pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<WriterMessage>) {
         let mut tail = self.log.tail();
         let mut taken = Vec::with_capacity(TAKE_MAX);
@@ -117,17 +120,18 @@ impl LedgerWriter {
                     }
                 }
                 moved = tail.changed(), if is_idle => self.follow(moved.is_ok(), &tail).await,
-                // A log that went back and grew to the same length again moves no tail.
+                // A log that was replaced by an older copy and grew to the same length again moves no tail.
                 _ = look.tick(), if is_idle && is_shared => self.check_log().await,
                 () = LogOutage::next_try(self.outage.as_mut()), if self.outage.is_some() => self.retry_log().await,
             }
         };
-        // Whoever is still waiting in it is told so now, and not when everything has ended.
+        // Callers in the queue are refused now, not when everything has ended.
         drop(inbox);
         self.finish(closing).await;
     }
 
-    /// Handles what was waiting, as much of it as fits; answers whom to tell if one of them was the order to close.
+    /// Handles the waiting messages, as many as fit. Returns the channel to confirm on if one of them closes the
+    /// ledger.
     fn take(&mut self, taken: &mut Vec<WriterMessage>) -> Option<oneshot::Sender<()>> {
         let now = self.clock.now();
         self.state.clock_hold = self.clock.hold();
@@ -162,19 +166,19 @@ impl LedgerWriter {
         let before = decision.position();
         job.decide(&mut decision);
         let position = decision.position();
-        let mut turn = AppendNumber::default();
+        let mut append = AppendNumber::default();
         if position == before && self.log.is_shared() {
             self.must_compare = true;
-            turn = self.appender.next_append();
+            append = self.appender.next_append();
         }
-        self.waiting.push_back((AnswerDependency { position, turn }, job));
+        self.waiting.push_back((AnswerDependency { position, append }, job));
         match self.state.table_failure.get().cloned() {
             Some(error) => self.give_up_tables(error),
             None => self.answer_durable(),
         }
     }
 
-    /// Takes over a checkpoint that is done, and tells readiness whether it failed.
+    /// Collects a checkpoint that has ended, and reports to readiness whether it failed.
     fn collect_checkpoint(&mut self) {
         let now = self.clock.now();
         self.checkpoints.collect(&mut self.state, now);
@@ -183,9 +187,9 @@ impl LedgerWriter {
         self.shared.report_warning(self.checkpoints.warning());
     }
 
-    /// Nothing can be decided on half a memory: the tables are left to be rebuilt by the next opening.
+    /// No command can be decided while table rows are unreadable: the next opening rebuilds the tables.
     fn give_up_tables(&mut self, error: Error) {
-        // One that is being written would put its tables in force again: it is waited for at the end.
+        // A checkpoint that is being written would make its tables valid again: it is awaited at the end.
         if !self.checkpoints.is_running() {
             self.condemn_tables();
         }
@@ -194,7 +198,7 @@ impl LedgerWriter {
 
     fn condemn_tables(&mut self) {
         if let Err(error) = self.state.disk_tables.condemn() {
-            // The next opening meets the same damage and says the same.
+            // The next opening finds the same damage and reports it.
             tracing::warn!(%error, "the broker's tables could not be marked as unreadable");
         }
     }
@@ -206,13 +210,13 @@ impl LedgerWriter {
         }
     }
 
-    /// A batch's append is over; nothing is appended any more where there is none.
+    /// Handles the result of an append; `None` means that the appender has stopped.
     async fn settle(&mut self, appended: Option<Result<AppendBatch, FailedAppend>>) {
         match appended {
-            Some(Ok(AppendBatch { turn, records })) => {
+            Some(Ok(AppendBatch { number, records })) => {
                 self.retry_budget = None;
                 self.was_full = false;
-                self.last_appended = turn;
+                self.last_appended = number;
                 if let Err(error) = self.apply(&records) {
                     return self.fail(unavailable(error));
                 }
@@ -229,7 +233,7 @@ impl LedgerWriter {
         }
     }
 
-    /// Puts durable records into the state and shows them to readers.
+    /// Applies durable records to the state and shows them to readers.
     fn apply(&mut self, records: &[Record]) -> Result<(), LogError> {
         for record in records {
             self.state.apply(record)?;
@@ -249,14 +253,14 @@ impl LedgerWriter {
         self.answer_through(self.state.position(), self.last_appended);
     }
 
-    fn answer_through(&mut self, position: Position, turn: AppendNumber) {
-        let is_so = |rests_on: &AnswerDependency| rests_on.position <= position && rests_on.turn <= turn;
-        while let Some((_, job)) = self.waiting.pop_front_if(|(rests_on, _)| is_so(rests_on)) {
+    fn answer_through(&mut self, position: Position, append: AppendNumber) {
+        let is_met = |needs: &AnswerDependency| needs.position <= position && needs.append <= append;
+        while let Some((_, job)) = self.waiting.pop_front_if(|(needs, _)| is_met(needs)) {
             job.answer(Ok(()));
         }
     }
 
-    /// Another process was faster: read what it wrote, and decide the same commands on that.
+    /// Another process appended first: reads what it wrote, and decides the same commands on that.
     async fn decide_again(&mut self, tail: Position) {
         self.overlay.clear();
         self.appender.resume();
@@ -264,13 +268,13 @@ impl LedgerWriter {
             return self.on_log_error(error, Vec::new());
         }
         if self.state.position() < tail {
-            // Deciding the same again would lose again, at once and for ever.
+            // Deciding on the same state would fail again, in an endless loop.
             return self.on_log_error(LogError::Unavailable(Arc::new(io::Error::other(BEHIND))), Vec::new());
         }
         self.decide_waiting();
     }
 
-    /// Decides what waits, on the state as it is now.
+    /// Decides the waiting commands again, on the state as it is now.
     fn decide_waiting(&mut self) {
         let now = self.clock.now();
         for (_, job) in std::mem::take(&mut self.waiting) {
@@ -279,7 +283,8 @@ impl LedgerWriter {
         self.send_to_appender();
     }
 
-    /// The tail moved while nothing of this process was on its way: somebody else wrote, or the log went back.
+    /// The tail moved while no append of this process was in flight: another process appended, or the log was replaced
+    /// by an older copy.
     async fn follow(&mut self, log_is_open: bool, tail: &watch::Receiver<Position>) {
         let tail = *tail.borrow();
         match log_is_open {
@@ -289,7 +294,7 @@ impl LedgerWriter {
         }
     }
 
-    /// Compares what is known with the log while nothing is to be done. A server that does not answer is away.
+    /// Compares the state with the log while the ledger is idle. A server that does not answer begins an outage.
     async fn check_log(&mut self) {
         self.overlay.clear();
         self.appender.resume();
@@ -300,7 +305,7 @@ impl LedgerWriter {
         }
     }
 
-    /// Folds what was written since, and shows it, also when reading stops half way.
+    /// Folds what was written since, and shows it, also if reading fails half way.
     async fn catch_up(&mut self) -> Result<(), LogError> {
         let mut topics: Vec<TopicNumber> = Vec::new();
         let before = self.state.position();
@@ -320,8 +325,9 @@ impl LedgerWriter {
         outcome
     }
 
-    /// There was no room for what was decided, and nothing of it was written. It is decided again: by now the log says that
-    /// it is full, and only what frees space is stored. If there is no room even for that, everything is refused.
+    /// There was no space for the decided records, and nothing of them was written. The commands are decided again: by
+    /// now the log reports that it is full, and only what frees space is stored. If there is no space even for that,
+    /// everything is refused.
     fn on_full_log(&mut self, cause: Arc<io::Error>) {
         self.overlay.clear();
         self.appender.resume();
@@ -331,7 +337,8 @@ impl LedgerWriter {
         self.decide_waiting();
     }
 
-    /// The log did not do as it was asked: its server is away, or it has failed for good. `unsure` is what was on its way.
+    /// An operation on the log failed: its server cannot be reached, or the log failed permanently. `unsure` are the
+    /// appends without a result.
     fn on_log_error(&mut self, error: LogError, unsure: Vec<AppendBatch>) {
         if !matches!(error, LogError::Unavailable(_)) {
             return self.fail(unavailable(error));
@@ -342,7 +349,7 @@ impl LedgerWriter {
         self.refuse_timed_out();
     }
 
-    /// Looks whether the log's server is back; if so, what was under way goes on.
+    /// Retries the log; if its server can be reached, commands in flight resume.
     async fn retry_log(&mut self) {
         let outcome = tokio::time::timeout(ANSWER_MAX, self.catch_up()).await;
         let answer = if outcome.is_ok() { Duration::ZERO } else { ANSWER_MAX };
@@ -360,19 +367,19 @@ impl LedgerWriter {
         }
     }
 
-    /// The log can be read again. An append that ended half way is there or not: who waited for it is answered as it was
-    /// decided, or decided anew like everybody else.
+    /// The log can be read again. An append without a result is stored or not: its commands are answered as they were
+    /// decided, or decided again like all others.
     fn end_outage(&mut self) {
         let Some(outage) = self.outage.take() else { return };
         let stored = outage.stored();
         self.retry_budget = stored.is_none().then(|| outage.retry_budget());
         self.shared.report_recovered();
-        // A try that took too long may have folded what it did not show.
+        // A retry that was cut off by its time limit may have folded records without showing them.
         self.shared.show(&self.state, self.state.registry().topics().map(|topic| topic.number));
         self.overlay.clear();
         self.appender.resume();
-        if let Some((turn, through)) = stored {
-            self.answer_through(through, turn);
+        if let Some((number, through)) = stored {
+            self.answer_through(through, number);
         }
         self.decide_waiting();
     }
@@ -383,7 +390,7 @@ impl LedgerWriter {
         }
     }
 
-    /// Refuses everything that waits, and all that will come.
+    /// Refuses all waiting and all later commands.
     fn fail(&mut self, error: Error) {
         self.overlay.clear();
         self.outage = None;
@@ -392,7 +399,7 @@ impl LedgerWriter {
         self.failed = Some(error);
     }
 
-    /// Completes what was accepted, leaves a checkpoint, and tells who asked for the end.
+    /// Completes accepted commands, writes a checkpoint, and confirms the end.
     async fn finish(mut self, closing: Option<oneshot::Sender<()>>) {
         while !self.waiting.is_empty() {
             if self.outage.is_some() {
@@ -404,16 +411,16 @@ impl LedgerWriter {
             }
         }
         self.appender.close().await;
-        // Writes files, which is not for a thread that others share. If it panics, it has said so.
+        // It writes files, which would block a shared thread. A panic has been logged by then.
         let _ = tokio::task::spawn_blocking(move || self.shut_down()).await;
         if let Some(reply) = closing {
             let _ = reply.send(());
         }
     }
 
-    /// Leaves a checkpoint and lets go of the log.
+    /// Writes a checkpoint and releases the log.
     fn shut_down(mut self) {
-        // One that is being written has the folder until it ends.
+        // A checkpoint that is being written holds the folder until it ends.
         self.checkpoints.collect(&mut self.state, self.clock.now());
         if self.state.table_failure.get().is_some() {
             self.condemn_tables();

@@ -1,9 +1,11 @@
-//! While the log's server is away: what is under way waits, what is new is refused, and the log is asked again and again.
+//! An outage: while the log's server cannot be reached, commands in flight wait, new ones are refused, and the log is
+//! retried.
 //!
-//! - An append that ended half way is stored whole or not at all, and none behind one that is not. What is so is seen by
-//!   reading their positions; until then nobody is told anything about them.
-//! - Whoever has waited too long is told that the outcome is not known. A repetition with the same id happens once.
-//! - Nothing is given up: when the server is back the ledger goes on by itself.
+//! - An append without a result is stored completely or not at all, and never behind one that is not stored. Reading
+//!   their positions shows which; until then their callers are not answered.
+//! - A caller that has waited too long is told that the outcome is not known. A repetition with the same id is executed
+//!   once.
+//! - When the server can be reached again, the ledger resumes by itself.
 
 use super::appender::{AppendBatch, AppendNumber};
 use contract::{Error, Kind, Position};
@@ -12,49 +14,49 @@ use std::pin::Pin;
 use std::time::Duration;
 use tokio::time::Sleep;
 
-/// The log is asked again after this long at first; every time twice as long.
+/// The wait before the first retry; it doubles with every retry.
 const FIRST_WAIT: Duration = Duration::from_millis(20);
-/// And at least this often.
+/// The longest wait between two retries.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// The log has this long to answer, each time it is asked.
+/// The time limit of one retry.
 pub(in crate::ledger) const ANSWER_MAX: Duration = Duration::from_secs(1);
-/// Commands under way wait about this long for the server before they are told that their outcome is not known.
+/// Commands in flight wait about this long for the server before they are answered that their outcome is not known.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
 const RETRY_AFTER_SECONDS: u32 = 2;
 
-/// What the writer remembers while the log's server is away.
+/// The writer's state during an outage.
 pub(in crate::ledger) struct LogOutage {
-    /// What new commands are told.
+    /// The error that new commands are refused with.
     refusal: Error,
     next_try: Pin<Box<Sleep>>,
     retry_budget: RetryBudget,
-    /// Appends that ended half way: their records, one behind the other, and how many there are up to the end of each.
+    /// Appends without a result: their records in order, and the number of records up to the end of each.
     unsure: Vec<Record>,
     ends: Vec<(AppendNumber, usize)>,
-    /// How many of them were found where they belong.
+    /// How many of these records were found at their positions.
     found: usize,
-    /// Something else was found there.
+    /// Another record was found at the next position.
     ends_here: bool,
 }
 
-/// How long it has been going on. A server that can be read but not written to is away every time an append is tried, so
-/// this ends only when one succeeds.
+/// How long an outage has lasted. A server that can be read but not written to fails every append, so
+/// the budget is reset only when an append succeeds.
 #[derive(Clone, Copy)]
 pub(in crate::ledger) struct RetryBudget {
     wait: Duration,
-    /// How long those that wait have waited.
+    /// How long the waiting commands have waited.
     waited: Duration,
 }
 
 impl RetryBudget {
     const NEW: Self = Self { wait: FIRST_WAIT, waited: Duration::ZERO };
 
-    /// Whether those that wait have waited long enough.
+    /// Whether the waiting commands are to be answered without a result.
     pub(in crate::ledger) fn is_exhausted(self) -> bool {
         self.waited >= ANSWER_DEADLINE
     }
 
-    /// The next wait is twice as long.
+    /// Doubles the wait.
     fn grow(&mut self, answer: Duration) {
         self.waited += self.wait + answer;
         self.wait = (self.wait * 2).min(LONGEST_WAIT);
@@ -62,33 +64,33 @@ impl RetryBudget {
 }
 
 impl LogOutage {
-    /// Because of `refusal`; `batches` are of appends that ended half way. `patience` is that of the last time, if nothing
-    /// was written since.
+    /// An outage that is reported as `refusal`; `batches` are those of appends without a result. `retry_budget` is that
+    /// of the last outage, if nothing was written since.
     pub(in crate::ledger) fn new(refusal: Error, batches: Vec<AppendBatch>, retry_budget: Option<RetryBudget>) -> Self {
         let refusal = refusal.with_retry_after(RETRY_AFTER_SECONDS);
         let retry_budget = retry_budget.unwrap_or(RetryBudget::NEW);
         let next_try = Box::pin(tokio::time::sleep(retry_budget.wait));
         let (mut unsure, mut ends) = (Vec::new(), Vec::new());
-        for AppendBatch { turn, records } in batches {
+        for AppendBatch { number, records } in batches {
             if !records.is_empty() {
                 unsure.extend(records);
-                ends.push((turn, unsure.len()));
+                ends.push((number, unsure.len()));
             }
         }
         Self { refusal, next_try, retry_budget, unsure, ends, found: 0, ends_here: false }
     }
 
-    /// How long it has been going on.
+    /// How long this outage has lasted.
     pub(in crate::ledger) const fn retry_budget(&self) -> RetryBudget {
         self.retry_budget
     }
 
-    /// What new commands are told.
+    /// The error that new commands are refused with.
     pub(in crate::ledger) const fn refusal(&self) -> &Error {
         &self.refusal
     }
 
-    /// Ends when the log is to be asked again; never where it is not away.
+    /// Completes when the log is to be retried; never if there is no outage.
     pub(in crate::ledger) async fn next_try(outage: Option<&mut Self>) {
         match outage {
             Some(outage) => outage.next_try.as_mut().await,
@@ -96,13 +98,13 @@ impl LogOutage {
         }
     }
 
-    /// The log was asked and took so long to answer; the next time is later.
+    /// Notes a retry that took this long, and schedules the next one.
     pub(in crate::ledger) fn note_attempt(&mut self, answer: Duration) {
         self.retry_budget.grow(answer);
         self.next_try = Box::pin(tokio::time::sleep(self.retry_budget.wait));
     }
 
-    /// The next records behind the last durable one are these.
+    /// Compares the appends without a result with the next records in the log.
     pub(in crate::ledger) fn compare(&mut self, page: &[Record]) {
         let left = self.unsure.get(self.found..).unwrap_or_default();
         if !self.ends_here {
@@ -112,13 +114,13 @@ impl LogOutage {
         }
     }
 
-    /// The last append that ended half way and is stored, and its last position.
+    /// The last append without a result that is stored, and its last position.
     pub(in crate::ledger) fn stored(&self) -> Option<(AppendNumber, Position)> {
-        let (turn, end) = self.ends.iter().rfind(|(_, end)| *end <= self.found)?;
-        self.unsure.get(end.checked_sub(1)?).map(|record| (*turn, record.header.position))
+        let (number, end) = self.ends.iter().rfind(|(_, end)| *end <= self.found)?;
+        self.unsure.get(end.checked_sub(1)?).map(|record| (*number, record.header.position))
     }
 
-    /// What those are told who waited too long.
+    /// The error for callers that have waited too long.
     pub(in crate::ledger) fn outcome_unknown() -> Error {
         let detail = "The log cannot be reached, and whether the request was carried out is not known yet: repeat \
             it with the same id, and it happens once.";
@@ -148,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_append_is_stored_only_if_all_of_it_is_found_where_it_belongs() {
+    async fn an_append_is_stored_only_if_all_its_records_are_found_at_their_positions() {
         let ours = |numbers| records(numbers, "ours");
         let theirs = |numbers| records(numbers, "theirs");
         for (name, pages, stored) in [
@@ -156,21 +158,21 @@ mod tests {
             ("the first", vec![ours(5..=7)], Some(Position(7))),
             ("the first, in two pages", vec![ours(5..=5), ours(6..=7)], Some(Position(7))),
             ("the first, and the beginning of the second", vec![ours(5..=8)], Some(Position(7))),
-            ("the first, and somebody else's", vec![ours(5..=7), theirs(8..=9)], Some(Position(7))),
+            ("the first, and another process's", vec![ours(5..=7), theirs(8..=9)], Some(Position(7))),
             (
-                "the first, and somebody else's in one page",
+                "the first, and another process's in one page",
                 vec![[ours(5..=7), theirs(8..=9)].concat()],
                 Some(Position(7)),
             ),
             ("both", vec![ours(5..=9)], Some(Position(9))),
             ("both, in two pages", vec![ours(5..=7), ours(8..=9)], Some(Position(9))),
             ("both, and more", vec![ours(5..=11)], Some(Position(9))),
-            ("somebody else's", vec![theirs(5..=7)], None),
-            ("somebody else's first", vec![theirs(5..=5), ours(6..=9)], None),
+            ("another process's", vec![theirs(5..=7)], None),
+            ("another process's first", vec![theirs(5..=5), ours(6..=9)], None),
             ("the beginning only", vec![ours(5..=6)], None),
         ] {
             let batches =
-                [5..=7, 8..=9].map(|numbers| AppendBatch { turn: AppendNumber::default(), records: ours(numbers) });
+                [5..=7, 8..=9].map(|numbers| AppendBatch { number: AppendNumber::default(), records: ours(numbers) });
             let mut outage = LogOutage::new(LogOutage::outcome_unknown(), batches.into(), None);
             pages.iter().for_each(|page| outage.compare(page));
             assert_eq!(outage.stored().map(|(_, through)| through), stored, "{name}");
@@ -178,8 +180,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_an_append_under_way_nothing_is_stored() {
-        for batches in [vec![], vec![AppendBatch { turn: AppendNumber::default(), records: Vec::new() }]] {
+    async fn without_an_append_in_flight_nothing_is_stored() {
+        for batches in [vec![], vec![AppendBatch { number: AppendNumber::default(), records: Vec::new() }]] {
             let mut outage = LogOutage::new(LogOutage::outcome_unknown(), batches, None);
             outage.compare(&records(5..=7, "theirs"));
             assert_eq!(outage.stored(), None);
@@ -187,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn patience_ends_whether_the_server_refuses_or_is_silent() {
+    fn the_retry_budget_ends_whether_the_server_refuses_or_does_not_respond() {
         for answer in [Duration::ZERO, ANSWER_MAX] {
             let (mut retry_budget, mut tries) = (RetryBudget::NEW, 0);
             while !retry_budget.is_exhausted() {
