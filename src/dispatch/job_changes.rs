@@ -1,6 +1,6 @@
 //! Decisions of a person about single jobs, applied to the plan: each job is taken out and, if it is still open, put in again.
 //!
-//! - Nothing else of the lane is planned anew, so a script that retries or cancels many jobs one by one costs other
+//! - Nothing else of the lane is planned again, so a script that retries or cancels many jobs one by one costs other
 //!   subscriptions nothing.
 //! - A job in flight stays as it is: when it ends, the log is compared with what was planned.
 
@@ -16,14 +16,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// More changes of one lane at a time are a reason to plan all of it anew.
+/// More changes of one lane at a time are a reason to rebuild the whole lane.
 const CHANGES_MAX: usize = 64;
 
 /// The changed jobs of a lane, and the last entry about one of them.
 pub(super) type LaneChanges = (Position, BTreeSet<Sequence>);
 
 impl DispatchWorker {
-    /// The jobs that were changed behind an entry, by lane. A lane with many is to be built anew, and is not among them.
+    /// The jobs that were changed behind an entry, by lane. A lane with many is rebuilt instead, and is not among them.
     pub(super) fn changed_jobs(&mut self, ledger: &Ledger, after: Position) -> BTreeMap<Uuid, LaneChanges> {
         let mut lanes = BTreeMap::<Uuid, LaneChanges>::new();
         for (at, JobKey { lane, sequence }) in ledger.dispatch().job_changes(after) {

@@ -17,16 +17,16 @@ const REPLAYS_MAX: usize = 3;
 #[derive(Debug, Clone, Copy)]
 enum ModelAction {
     Publish(u64),
-    /// A lane reads so many events.
+    /// This many events are read for a lane.
     Read(usize, u64),
-    /// A delivery ends so.
+    /// A delivery ends with this outcome.
     EndDelivery(usize, ModelOutcome),
-    /// A lane is built anew.
+    /// A lane is rebuilt.
     Rebuild(usize),
     /// The subscription pauses, or resumes.
     TogglePause,
     Replay(u64, u64),
-    /// A person has a job tried again, or calls it off.
+    /// A person retries or cancels a job.
     Retry(usize),
     Cancel(usize),
     Advance(i64),
@@ -40,7 +40,7 @@ enum ModelOutcome {
     Dead,
 }
 
-/// How a job stands that is not over.
+/// The state of an open job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ModelRow {
     Waiting { until: i64, tried: u32, aged_from: Option<i64> },
@@ -134,7 +134,7 @@ impl PlannerModel {
         }
     }
 
-    /// Something was decided about a job: its lane is built anew, or the job alone is planned again.
+    /// Something was decided about a job: its lane is rebuilt, or the job alone is planned again.
     fn apply_change(&mut self, index: usize, sequence: u64, number: usize) {
         if number % 2 == 0 {
             return self.rebuild(index);
@@ -167,7 +167,7 @@ impl PlannerModel {
         self.lanes.iter_mut().find(|lane| lane.key == key).unwrap()
     }
 
-    /// Takes everything the planner picks, and judges it.
+    /// Takes everything the planner picks, and checks it.
     fn pick(&mut self) {
         while let Some(pick) = self.planner.next(self.now) {
             match pick {
@@ -207,7 +207,7 @@ impl PlannerModel {
         for earlier in before {
             let has_failed = match lane.rows.get(&earlier) {
                 None => false,
-                // One that expired and is tried again by a person was passed already.
+                // A job that expired and was retried was overtaken before.
                 Some(ModelRow::Waiting { tried, aged_from, .. }) => *tried > 0 || aged_from.is_some(),
                 Some(ModelRow::Dead { .. }) => true,
             };
@@ -225,7 +225,7 @@ impl PlannerModel {
         let (sequence, now) = (job.sequence.get(), self.now);
         let lane = self.lane(key);
         if lane.over.contains(&sequence) {
-            // Called off meanwhile.
+            // Cancelled meanwhile.
             return self.planner.job_ended(key, job.sequence, AfterAttempt::Over, now);
         }
         let (tried, aged_from) = match lane.rows.get(&sequence) {
@@ -256,7 +256,7 @@ impl PlannerModel {
         }
     }
 
-    /// A job with a story that is not under way, if there is one.
+    /// A job with a row that is not in flight.
     fn row(&self, number: usize) -> Option<(usize, u64, ModelRow)> {
         let rows =
             self.lanes.iter().enumerate().flat_map(|(index, lane)| {
@@ -310,7 +310,7 @@ impl PlannerModel {
         self.pick();
     }
 
-    /// Everything that was published is delivered, once nothing fails any more and people resolve what was given up.
+    /// Everything is delivered once nothing fails and people resolve what was given up.
     fn finish(&mut self) {
         if self.paused {
             self.act(ModelAction::TogglePause);

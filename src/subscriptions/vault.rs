@@ -194,7 +194,7 @@ impl SecretVault {
 fn cannot_unseal(cause: &str) -> Error {
     let detail = format!(
         "{cause}. Put the key back (`dispatch.secret_key`, or `secret.key` in the data folder), or set both `signing` and \
-         `auth` of the subscription anew."
+         `auth` of the subscription again."
     );
     Error::new(Kind::Unavailable, detail)
 }

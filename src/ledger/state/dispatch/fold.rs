@@ -50,7 +50,7 @@ pub(in crate::ledger) trait DispatchFold {
                 self.change(*job, |row| row.restart(header.time));
             }
             Entry::Redriven { job: Some(job), .. } => {
-                // Replays of the subscription must not deliver the event that was replaced: their lanes are planned anew.
+                // Replays of the subscription must not deliver the event that was replaced: their lanes are rebuilt.
                 self.touch(job.lane, header.position);
                 self.end_open(*job, JobEnd::Completed);
             }
