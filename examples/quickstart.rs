@@ -1,6 +1,6 @@
-//! A program with a broker inside: register, publish, read, follow, reopen.
+//! A program that embeds a broker: it registers, publishes, reads, follows and reopens.
 //!
-//! Run it twice: the second run finds what the first one stored.
+//! Run it twice: the second run reads what the first one stored.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 

@@ -1,4 +1,4 @@
-//! The broker in process: one door to topics, types and events, over its logs.
+//! The broker in this process: opening, closing and failing; its operations are in [`api`].
 
 mod api;
 mod declaration_check;
@@ -47,45 +47,45 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::task::AbortHandle;
 
-/// A running broker. Cheap to share behind an `Arc`; [`Broker::close`] ends it in good order.
+/// A running broker. Share it behind an `Arc`; [`Broker::close`] shuts it down in order.
 pub struct Broker {
-    /// Shared with the retention chore, which ends when this is gone.
+    /// Shared with the retention task, which ends when this is dropped.
     logs: Arc<Logs>,
     policy: PublishRules,
-    /// Shared with the chore that clears away expired consumers.
+    /// Shared with the task that removes expired consumers.
     sessions: Arc<ConsumerSessions>,
-    /// Shared with the same chore.
+    /// Shared with the same task.
     groups: Arc<SharedGroups>,
     stale: StaleEvents,
     lag: LagCache,
     type_searches: TypeSearches,
     filter_failures: AtomicU64,
-    /// Shared with the retention chore.
+    /// Shared with the retention task.
     retention: Arc<RetentionFailures>,
     vault: Arc<SecretVault>,
-    /// Shared with the workers that push events.
+    /// Shared with the workers that deliver events.
     pub(crate) dispatch: Arc<DispatchContext>,
-    /// Held as long as the tables are used.
+    /// Locked as long as the tables are used.
     tables: Mutex<Option<TablesFolder>>,
-    /// What cannot be cured but by opening it again.
+    /// Failures that require the broker to be reopened.
     incidents: Arc<IncidentReporter>,
-    /// Ends the workers that push events at once.
+    /// Aborts the workers that deliver events.
     dispatching: Mutex<Option<AbortHandle>>,
 }
 
 impl Broker {
-    /// Opens the log the configuration names, folds it, and registers what the configuration declares.
+    /// Opens the log of the configuration, folds it, and registers what the configuration declares.
     pub async fn open(config: Config) -> Result<Self, OpenError> {
         Self::open_at(config, Arc::new(SystemClock)).await
     }
 
-    /// The same with a clock of the caller's.
+    /// The same with a clock of the caller.
     pub async fn open_at(config: Config, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let clock = Arc::new(TrustedClock::new(clock, max_clock_jump(&config)));
         Self::open_with_clock(config, clock).await
     }
 
-    /// The same with a clock that a broker before this one may have had.
+    /// The same with a clock that may have been used by a previous broker.
     async fn open_with_clock(config: Config, clock: Arc<TrustedClock>) -> Result<Self, OpenError> {
         match config.storage.engine {
             StorageEngine::Memory => {
@@ -101,8 +101,8 @@ impl Broker {
         }
     }
 
-    /// A broker on the database the configuration names. Its tables lie in a folder of its own below `storage.path`, or
-    /// in memory where that is empty.
+    /// A broker on the database of the configuration. Its tables are kept in a folder of its own below `storage.path`, or in
+    /// memory if that is empty.
     async fn on_database(config: Config, clock: Arc<TrustedClock>) -> Result<Self, OpenError> {
         let (log, tables) = logs::open_database(&config.storage).await?;
         let state = tables.as_ref().map(|tables| tables.state());
@@ -110,7 +110,7 @@ impl Broker {
         Ok(Self { tables: Mutex::new(tables), ..broker })
     }
 
-    /// A broker on a log that is open already; its tables go to `state`, or stay in memory.
+    /// A broker on an open log; its tables are kept in `state`, or in memory.
     pub async fn on_log(
         config: Config,
         log: Arc<dyn Log>,
@@ -130,7 +130,7 @@ impl Broker {
         let rows = config.maintenance.checkpoint_rows;
         let answers = config.idempotency.key_retention_millis();
         let incidents = Arc::new(IncidentReporter::default());
-        // Asked before the first record is stored. A server that does not answer keeps the log from being opened anyway.
+        // Requested before the first record is stored. If the server does not respond, the log cannot be opened anyway.
         if let Ok(Some(time)) = log.server_time().await {
             clock.note_server_time(time);
         }
@@ -139,12 +139,12 @@ impl Broker {
         let settings = log_settings(&config, Arc::clone(&incidents), files);
         let logs = Arc::new(Logs::new(ledger, Arc::clone(&clock), settings));
         let policy = PublishRules { config, schemas: SchemaCompiler::default(), import_copies: CopyLock::default() };
-        // Memory and files belong to one process, so it knows of every poll.
+        // Logs in memory and in files belong to one process, so it knows of every poll.
         let is_alone = !logs.default_ledger().log().is_shared();
         let sessions = Arc::new(ConsumerSessions::new(is_alone));
         let vault = Arc::new(SecretVault::of(&policy.config));
         let preparing = Arc::clone(&vault);
-        // If it panics, it has said so, and whoever needs the key is told.
+        // A panic is in the log output, and requests that need the key are refused.
         let _ = tokio::task::spawn_blocking(move || preparing.prepare()).await;
         let dispatch = Arc::new(dispatching(&policy.config, &logs, clock.unfiltered(), &vault)?);
         let (groups, filter_failures, retention) = (Arc::default(), AtomicU64::new(0), Arc::default());
@@ -184,7 +184,7 @@ impl Broker {
         Ok(broker)
     }
 
-    /// Starts what is done now and then; it ends when the logs close.
+    /// Starts the background tasks; they end when the logs close.
     fn start_chores(&self) {
         let config = &self.policy.config;
         let every = Duration::from_secs(config.maintenance.retention_check_secs);
@@ -210,19 +210,19 @@ impl Broker {
         self.declare().await
     }
 
-    /// Begins no more deliveries; [`Self::close`] waits a while for those under way.
+    /// Starts no more deliveries; [`Self::close`] waits some time for those in flight.
     pub fn stop_dispatching(&self) {
         self.dispatch.stop();
     }
 
-    /// Answers what was accepted, ends what waits, and leaves checkpoints. The logs are let go with the last handle.
+    /// Finishes accepted requests, ends waiting ones, and writes checkpoints. The logs are closed with the last reference.
     pub async fn close(&self) {
         self.dispatch.stopped().await;
         self.logs.close().await;
     }
 
-    /// Ends a broker that failed, as a whole and at once: whoever waits is refused with `cause`, deliveries are cut off,
-    /// and the logs are let go, whoever still holds this broker. Then another one can be opened.
+    /// Ends a failed broker completely and at once: waiting requests are refused with `cause`, deliveries are aborted, and the
+    /// logs are closed even if the broker is still referenced. Then another one can be opened.
     pub async fn abandon(&self, cause: &Error) {
         self.dispatch.stop();
         let dispatching = self.dispatching.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -231,31 +231,31 @@ impl Broker {
         drop(self.tables.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
-    /// Waits until the broker must be opened again, and answers why. [`Supervisor`] does that; a program with a broker of
-    /// its own calls [`Broker::abandon`] then, and opens another one.
+    /// Waits until the broker must be reopened, and returns the reason. [`Supervisor`] does that; a program that embeds a broker
+    /// calls [`Broker::abandon`] then, and opens another one.
     pub async fn failed(&self) -> Error {
         self.incidents.reported().await
     }
 
-    /// Why it must be opened again, if so.
+    /// Why it must be reopened, if it must.
     #[must_use]
     pub fn incident(&self) -> Option<Error> {
         self.incidents.first()
     }
 
-    /// Why nothing is promised any more, or for the moment, if so: the default log cannot be written to.
+    /// Why the default log cannot be written to, permanently or at the moment, if it cannot.
     #[must_use]
     pub fn failure(&self) -> Option<Error> {
         self.logs.default_ledger().failure()
     }
 
-    /// Every log that failed, the default one first. A side log's failure stops its own topics alone.
+    /// Every log that failed, the default log first. The failure of a side log stops only its own topics.
     #[must_use]
     pub fn failures(&self) -> Vec<LogFailure> {
         self.logs.failures()
     }
 
-    /// What an operator should look at though the broker works: one sentence each.
+    /// What an operator should look at although the broker works: one sentence each.
     #[must_use]
     pub fn degradations(&self) -> Vec<String> {
         let mut degradations = self.logs.degradations();
@@ -265,19 +265,19 @@ impl Broker {
         degradations
     }
 
-    /// How often a CEL filter had no answer for an event since the broker was opened.
+    /// How often a CEL filter could not be evaluated for an event since the broker was opened.
     #[must_use]
     pub fn filter_failures(&self) -> u64 {
         self.filter_failures.load(Ordering::Relaxed)
     }
 
-    /// Forgets handlers and groups now that were not used for as long as the configuration says.
+    /// Deletes handlers and groups that were unused for as long as the configuration says.
     pub async fn forget_unused(&self) -> Result<()> {
         consumers::forget_unused(&self.logs, consumers::unused_millis(self.policy.config.claims.unused_days)).await
     }
 
-    /// Removes what is past its topic's retention now; answers how many sequences went. Where a topic fails the others are
-    /// still looked at, and the first failure is answered.
+    /// Removes events past the retention of their topics now; returns how many sequences were removed. If a topic fails, the
+    /// others are still processed, and the first failure is returned.
     pub async fn expire(&self) -> Result<u64> {
         let tombstones = topics::tombstones(&self.logs.default_ledger().registry());
         let default_age = self.policy.config.storage.retention_millis();
@@ -285,14 +285,14 @@ impl Broker {
         self.retention.try_all();
         let mut removed = Ok(0);
         for (home, ledger) in self.logs.housed_ledgers() {
-            // One log's failure keeps no other from letting go.
+            // The failure of one log does not prevent removal in the others.
             let here = topics::expire(&ledger, home.as_ref(), &expiring).await;
             removed = removed.and_then(|before| Ok(before + here?));
         }
         removed
     }
 
-    /// Removes a topic's events up to and including `through`; answers how many sequences went.
+    /// Removes a topic's events up to and including `through`; returns how many sequences were removed.
     pub async fn trim(&self, topic: &TopicId, through: Sequence) -> Result<u64> {
         let found = self.logs.find(topic)?;
         topics::trim(self.logs.ledger(&found.log), &found.topic, through).await
@@ -319,36 +319,36 @@ impl Broker {
         self.context(None).import(events).await
     }
 
-    /// Most events and rows in one answer.
+    /// The maximum number of events or rows in a page.
     #[must_use]
     pub const fn limit_max(&self) -> usize {
         self.policy.config.consumer.max_limit
     }
 
-    /// What identifiers are held to that somebody sends.
+    /// The grammar of identifiers in requests.
     #[must_use]
     pub const fn profile(&self) -> IdentifierProfile {
         self.policy.config.gts.profile
     }
 
-    /// The default log's ledger, for tests that look inside.
+    /// The ledger of the default log, for tests.
     #[cfg(test)]
     pub(crate) fn default_ledger(&self) -> &Arc<Ledger> {
         self.logs.default_ledger()
     }
 
-    /// Knows everything that was in the logs when this was asked, whoever wrote it.
+    /// Reads all records that were in the default log when this was called, whichever broker wrote them.
     pub(crate) async fn refresh(&self) -> Result<()> {
         self.logs.default_ledger().refresh().await
     }
 
-    /// What is in force.
+    /// The configuration in force.
     pub(crate) const fn config(&self) -> &Config {
         &self.policy.config
     }
 
-    /// Registers what the configuration declares. A declared topic that exists is changed to what is declared, where
-    /// that may change.
+    /// Registers what the configuration declares. A declared topic that exists is changed to its declaration, as far as it may
+    /// change.
     async fn declare(&self) -> Result<(), OpenError> {
         let config = &self.policy.config;
         for (index, topic) in config.topics.iter().enumerate() {
@@ -400,7 +400,7 @@ impl Broker {
         }
     }
 
-    /// Projections, and waiting for them.
+    /// Projections.
     pub(crate) fn projections(&self) -> Projections<'_> {
         Projections { context: self.context(None) }
     }
@@ -436,7 +436,7 @@ impl Broker {
     }
 }
 
-/// What an operator is told while dispatch is paused.
+/// The notice to operators while dispatch is paused.
 fn paused_line(PauseDetails { since, by, .. }: &PauseDetails) -> String {
     format!(
         "Dispatch is paused since {since} (by {by}): nothing is delivered. Resume it with `POST /v1/server/dispatch:resume` \

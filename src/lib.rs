@@ -1,15 +1,16 @@
-//! The event broker: typed events, published, numbered, kept durably in order, read and replayed.
+//! The event broker: publishes, numbers, stores, reads and replays typed events.
 //!
-//! - Everything that happens is a record appended to a log, and all state is a fold of it. There is one log, unless a
-//!   topic asks for another.
-//! - `decide` and `apply` are pure; only the writer of the [`ledger`] does I/O.
+//! - Every change is a record appended to a log, and all state is a fold of the log. There is one log, unless a topic has a
+//!   log of its own.
+//! - `decide` and `apply` are pure. Writes go through the writer and the appender of the [`ledger`].
 //! - Nothing is acknowledged, shown or used to refuse another request before it is durable.
-//! - Time, randomness and disk come in as values ([`Clock`], `log::file::Disk`).
+//! - Time, randomness and disk are passed in as values ([`Clock`], `log::file::Disk`).
 //!
-//! Rooms: [`Broker`] is the door; `topics`, `types`, `events`, `consumers`, `groups`, `claims`, `dead_letters`,
-//! `subscriptions` and `projections` hold the verbs; `filters` says which events a reader wants; `delivery` brings one to a
-//! URL, and `dispatch` says when; `answers` finds what a request was answered before; `logs` knows which log a topic lives
-//! in; `ledger` owns one log's order and state. `rest` is the door for everybody else. SQL lives elsewhere.
+//! Modules: [`Broker`] is the entry point in a process, and `rest` the one over HTTP. `topics`, `types`, `events`,
+//! `consumers`, `shared_groups`, `claims`, `dead_letters`, `subscriptions` and `projections` implement the operations;
+//! `filters` selects events; `delivery` makes one delivery attempt to a URL, and `dispatch` decides when; `idempotency` finds
+//! the stored reply of a request; `logs` knows which log a topic is in; `ledger` owns the order and the state of one log. SQL
+//! is in the crate `log-postgres`.
 
 mod broker;
 mod claims;

@@ -1,8 +1,8 @@
-//! The program's memory allocator, and how soon it gives back what was freed.
+//! The program's memory allocator, and how soon it returns freed memory to the system.
 //!
-//! - What a request allocates on one thread another one frees; the system's allocator takes a lock for that.
-//!   `bench alone --callers 256 --batch 1` shows the difference when it is built without this: about a third.
-//! - A program that uses this crate has the allocator; there is nothing to switch on.
+//! - Memory that a request allocates on one thread is often freed on another; the system's allocator takes a lock for that.
+//!   `bench alone --callers 256 --batch 1` is about a third slower without this crate.
+//! - A program that uses this crate has the allocator; nothing has to be enabled.
 
 use libmimalloc_sys::{mi_collect, mi_option_get, mi_option_set, mi_option_t};
 use std::cell::Cell;
@@ -14,29 +14,29 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// How long freed memory is kept, in milliseconds. The library names no constant for it; see [`give_back_soon`].
 const PURGE_DELAY: mi_option_t = 15;
-/// What that is where nobody has said otherwise.
+/// The library's default.
 const PURGE_DELAY_DEFAULT: c_long = 1000;
-/// What it is to be: long enough that what the next request needs is not given away first. A busy broker frees tens of
-/// megabytes a second: its tables' rows when they go to disk, its indexes when a segment is sealed.
-/// `MIMALLOC_PURGE_DELAY=1000 bench dispatch` shows what it takes to keep them for a second.
+/// The value that is set: long enough that memory which the next request needs is not returned first. A busy broker frees tens
+/// of megabytes per second: rows of its tables when they are written to disk, indexes when a segment is sealed.
+/// `MIMALLOC_PURGE_DELAY=1000 bench dispatch` shows the cost of keeping them for a second.
 const PURGE_DELAY_WANTED: c_long = 100;
 
-/// Has freed memory given back to the system after a moment instead of a second. Call it first thing in `main`.
+/// Returns freed memory to the system after a moment instead of a second. Call it first in `main`.
 ///
-/// An operator's `MIMALLOC_PURGE_DELAY` stands; and should a later version of the library number its options in another
-/// way, nothing is changed, because the default is not found where it is looked for.
+/// An operator's `MIMALLOC_PURGE_DELAY` takes precedence. If a later version of the library numbers its options differently,
+/// nothing is changed, because the default is not found at the expected index.
 pub fn give_back_soon() {
     if std::env::var_os("MIMALLOC_PURGE_DELAY").is_none() && option(PURGE_DELAY) == PURGE_DELAY_DEFAULT {
         set_option(PURGE_DELAY, PURGE_DELAY_WANTED);
     }
 }
 
-/// How often a thread looks for memory to give back.
+/// The interval at which a thread looks for memory to return.
 const COLLECT_EVERY: Duration = Duration::from_secs(5);
 
-/// Gives back what this thread keeps and has no use for, at most once in five seconds. Call it when a thread has nothing to
-/// do: by itself the allocator gives memory back only while it is asked for more, so a server that ten thousand
-/// connections have left would keep what they had for as long as nobody comes.
+/// Returns memory that this thread keeps unused, at most once in five seconds. Call it when a thread is idle: by itself the
+/// allocator returns memory only during allocations, so a server whose ten thousand connections have closed would keep their
+/// memory until new requests arrive.
 pub fn give_back_when_idle() {
     thread_local! {
         static LAST: Cell<Option<Instant>> = const { Cell::new(None) };

@@ -1,9 +1,9 @@
-//! A broker to ask: [`contract::EventBroker`] over HTTP.
+//! The client: [`contract::EventBroker`] over HTTP.
 //!
-//! - Reads, and writes that come to the same when they are repeated, are repeated while the broker is full or away.
-//!   Other writes carry an `Idempotency-Key` of their call, which stays over its tries, so that they too are repeated
-//!   and have their effect once.
-//! - An event is published under an id, so that publishing it again is no second event.
+//! - Requests are repeated while the broker is overloaded or unavailable. Reads, and writes without a second effect, are
+//!   repeated as they are. Other writes carry an `Idempotency-Key`, the same for all tries of a call, so that a repetition has
+//!   no second effect either.
+//! - An event is published under an id, so that a repetition does not store a second event.
 
 use crate::query;
 use crate::response;
@@ -17,8 +17,7 @@ use serde::de::DeserializeOwned;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// A broker, asked over HTTP. Cheap to clone; clones share their connections. What it can be asked is
-/// [`contract::EventBroker`].
+/// A broker over HTTP. Cheap to clone; clones share their connections. Its methods are those of [`contract::api`].
 ///
 /// ```no_run
 /// use contract::api::*;
@@ -39,7 +38,7 @@ pub struct Client {
     transport: HttpTransport,
 }
 
-/// Projections that a published event must have reached before the answer comes.
+/// Projections that must have applied a published event before the response is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitFor<'a> {
     /// Their names.
@@ -54,23 +53,23 @@ impl Client {
         Ok(Self { transport: HttpTransport::new(url)? })
     }
 
-    /// The same, tried so often and after such waits.
+    /// The same client with another retry policy.
     #[must_use]
     pub const fn retrying(mut self, retry: RetryPolicy) -> Self {
         self.transport.retry = retry;
         self
     }
 
-    /// The same, where one call takes this long at most, its tries and the waits between them included; beside what it
-    /// asks the broker to wait.
+    /// The same client with another limit on the duration of a call, including all tries and the waits between them. The time
+    /// that a call asks the broker to wait is added.
     #[must_use]
     pub const fn within(mut self, total: Duration) -> Self {
         self.transport.total = total;
         self
     }
 
-    /// Publishes one event, answered once these projections have applied it.
-    /// [`Kind::ProjectionTimeout`](contract::Kind) means that it is stored all the same.
+    /// Publishes one event, and waits until these projections have applied it. With
+    /// [`Kind::ProjectionTimeout`](contract::Kind) the event is stored, too.
     pub async fn publish_for(
         &self,
         event: NewEvent,
@@ -89,20 +88,21 @@ impl Client {
         query: &QueryParams,
         waits: Duration,
     ) -> Result<PublishedEvent> {
-        let made = give_id(&mut event);
-        let ask = self.request(Method::POST, &["events"], query).json(&event).by(producer).waiting(waits);
-        let answer = self.transport.send(ask).await?;
+        let given_id = give_id(&mut event);
+        let request = self.request(Method::POST, &["events"], query).json(&event).by(producer).waiting(waits);
+        let response = self.transport.send(request).await?;
         let (payload_mismatch, deprecated) =
-            (answer.header_is_true("payload-mismatch"), answer.header_is_true("deprecation"));
-        let outcome = match answer.status {
+            (response.header_is_true("payload-mismatch"), response.header_is_true("deprecation"));
+        let outcome = match response.status {
             StatusCode::CREATED => PublishOutcome::Created,
             _ => PublishOutcome::Duplicate { payload_mismatch },
         };
-        let published = PublishedEvent { event: response::stored_event(answer.body)?, outcome, deprecated };
-        Ok(as_created(published, made))
+        let published = PublishedEvent { event: response::stored_event(response.body)?, outcome, deprecated };
+        Ok(as_created(published, given_id))
     }
 
-    /// Claims an event. Where the answer is lost the claim may be there: whoever asks must find out.
+    /// Claims an event without repeating the request. If the response is lost, the claim may exist: the caller must look for
+    /// it.
     pub(crate) async fn claim_once(&self, claim: &NewClaim) -> Result<ClaimOutcome> {
         response::parse(
             &self
@@ -117,36 +117,36 @@ impl Client {
         self.transport.request(method, path, query)
     }
 
-    pub(crate) async fn send(&self, ask: HttpRequest) -> Result<HttpResponse> {
-        self.transport.send(ask).await
+    pub(crate) async fn send(&self, request: HttpRequest) -> Result<HttpResponse> {
+        self.transport.send(request).await
     }
 
-    /// What is at this path, as bytes.
+    /// Reads a path as bytes.
     pub(crate) async fn bytes(&self, path: &[&str], query: &QueryParams, waits: Duration) -> Result<Bytes> {
         Ok(self.send(self.request(Method::GET, path, query).waiting(waits)).await?.body)
     }
 
-    /// What is at this path.
+    /// Reads a path.
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &[&str], query: &QueryParams) -> Result<T> {
         response::parse(&self.bytes(path, query, Duration::ZERO).await?)
     }
 
-    /// What came of it.
-    pub(crate) async fn send_json<T: DeserializeOwned>(&self, ask: HttpRequest) -> Result<T> {
-        response::parse(&self.send(ask).await?.body)
+    /// Sends a request, and reads the response.
+    pub(crate) async fn send_json<T: DeserializeOwned>(&self, request: HttpRequest) -> Result<T> {
+        response::parse(&self.send(request).await?.body)
     }
 }
 
-/// The id that an event is given because it has none.
+/// Gives an event without an id a new one, and returns it.
 pub(crate) fn give_id(event: &mut NewEvent) -> Option<Uuid> {
-    let made = event.id.is_none().then(Uuid::new_v4);
-    event.id = event.id.or(made);
-    made
+    let given_id = event.id.is_none().then(Uuid::new_v4);
+    event.id = event.id.or(given_id);
+    given_id
 }
 
-/// Nobody else knows an id that was made for this call: the event it repeats was stored by one of its own tries.
-pub(crate) fn as_created(mut published: PublishedEvent, made: Option<Uuid>) -> PublishedEvent {
-    if made == Some(published.event.id) {
+/// Only this call knows an id that was given_id for it: a duplicate of the event was stored by an earlier try of the call.
+pub(crate) fn as_created(mut published: PublishedEvent, given_id: Option<Uuid>) -> PublishedEvent {
+    if given_id == Some(published.event.id) {
         published.outcome = PublishOutcome::Created;
     }
     published
@@ -163,10 +163,10 @@ mod tests {
         let event = response::stored_event(Bytes::from_static(text)).unwrap();
         let duplicate = PublishOutcome::Duplicate { payload_mismatch: false };
         let published = PublishedEvent { event, outcome: duplicate, deprecated: false };
-        for (made, outcome) in
+        for (given_id, outcome) in
             [(None, duplicate), (Some(Uuid::nil()), duplicate), (Some(published.event.id), PublishOutcome::Created)]
         {
-            assert_eq!(as_created(published.clone(), made).outcome, outcome, "{made:?}");
+            assert_eq!(as_created(published.clone(), given_id).outcome, outcome, "{given_id:?}");
         }
     }
 }

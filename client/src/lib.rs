@@ -1,13 +1,14 @@
 //! The event broker over HTTP, for Rust programs.
 //!
-//! - [`Client`] asks a broker: it is a [`contract::EventBroker`], and every refusal is a [`contract::Error`].
-//! - What may be repeated is, when the broker is full, away or restarting, and not longer than [`Retry`] and
-//!   [`Client::within`] allow.
-//! - [`handler::Runner`] does a piece of work once per event: claimed, fenced, in order, told to the broker.
-//! - [`projection::Runner`] keeps a view up to date: it reads, applies in order, and tells the broker how far it is.
+//! - [`Client`] is a broker over HTTP: it implements [`contract::EventBroker`], and every refusal is a [`contract::Error`].
+//! - Requests are repeated while the broker is overloaded, unavailable or restarting, within the limits of [`RetryPolicy`] and
+//!   [`Client::within`].
+//! - [`handler::HandlerRunner`] does work once per event: under a claim with a fencing token, in order, with the result
+//!   reported to the broker.
+//! - [`projection::ProjectionRunner`] keeps a view up to date: it reads, applies in order, and reports its checkpoint.
+//! - [`connection`] is the layer of requests and bytes below the client, for tools that print JSON as the broker sends it.
 //!
-//! What the work is, and where a view is kept, is the program's own business ([`handler::Handle`],
-//! [`projection::Project`]).
+//! The program provides the work ([`handler::EventHandler`]) and the view ([`projection::ProjectionView`]).
 
 mod api;
 mod client;
@@ -26,7 +27,7 @@ mod transport;
 pub use client::{Client, WaitFor};
 pub use retry::RetryPolicy;
 
-/// The programs in the document are compiled with the tests.
+/// The programs in the document are compiled by the doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/clients.md")]
 struct Document;

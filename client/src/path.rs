@@ -1,10 +1,10 @@
 //! Identifiers in the paths of the HTTP API.
 
-/// A path in which the colons of the identifier of a topic or an event type are encoded, because an unencoded last one may
-/// begin a verb; `None` where nothing has to be encoded.
+/// A path in which the colons in the identifier of a topic or an event type are encoded, since an unencoded last colon may
+/// begin a custom method; `None` if nothing has to be encoded.
 ///
-/// `path` is the path as it would be sent, and `pieces` what stands behind `/v1/` in it, piece by piece. Only a POST to the
-/// thing itself has a verb, behind the last colon.
+/// `path` is the path as it would be sent, and `pieces` are its pieces behind `/v1/`. Only a POST to the resource itself has
+/// a custom method, behind the last colon.
 pub(crate) fn encode_identifier(path: &str, pieces: &[&str], is_post: bool) -> Option<String> {
     let ["topics" | "event-types", piece, below @ ..] = pieces else { return None };
     let (id, verb) = match piece.rsplit_once(':')? {

@@ -1,4 +1,4 @@
-//! Problem documents, read back into the error they were written from.
+//! Reading problem documents into errors.
 
 use contract::{Error, Kind, Sequence, Violation};
 use serde::Deserialize;
@@ -24,12 +24,13 @@ struct ProblemReason {
     detail: String,
 }
 
-/// The error behind a refusal.
+/// The error that a problem document describes.
 pub(crate) fn read(status: u16, body: &[u8], retry_after: Option<u32>) -> Error {
     let problem: ProblemBody = serde_json::from_slice(body).unwrap_or_default();
     let code = problem.problem_type.rsplit('/').next().unwrap_or_default();
     let kind = Kind::ALL.iter().copied().find(|kind| kind.code() == code).unwrap_or_else(|| kind_of(status));
-    let detail = problem.detail.unwrap_or_else(|| format!("The broker, or something before it, answered {status}."));
+    let detail =
+        problem.detail.unwrap_or_else(|| format!("The broker, or a proxy before it, responded with {status}."));
     let reasons = problem.errors.into_iter().map(|it| Violation::new(it.pointer, it.detail)).collect();
     let mut error = Error::new(kind, detail).with_violations(reasons);
     if let Some(actual) = problem.actual {
@@ -47,7 +48,7 @@ pub(crate) fn read(status: u16, body: &[u8], retry_after: Option<u32>) -> Error 
     }
 }
 
-/// What a status means where no code says it: something between here and the broker answered, or a newer broker.
+/// The kind of a status without a known code: the response of a proxy, or of a newer broker.
 const fn kind_of(status: u16) -> Kind {
     match status {
         401 => Kind::Unauthenticated,

@@ -1,4 +1,4 @@
-//! Questions as query parameters.
+//! Query parameters, and the bodies that are no type of the contract.
 
 use contract::{
     AggregateRead, Cursor, DeadLetterFilter, EventFilter, GroupReset, JobFilter, JobStatus, LogRead, ReadOffset,
@@ -12,24 +12,24 @@ use uuid::Uuid;
 /// Parameters by name.
 pub(crate) type QueryParams = Vec<(String, String)>;
 
-/// One parameter.
+/// A single parameter.
 pub(crate) fn one(name: &str, value: impl Display) -> QueryParams {
     vec![(name.to_owned(), value.to_string())]
 }
 
-/// One more parameter, if there is one.
+/// Adds a parameter if it has a value.
 pub(crate) fn add(query: &mut QueryParams, name: &str, value: Option<impl Display>) {
     query.extend(value.map(|value| (name.to_owned(), value.to_string())));
 }
 
-/// A page of a list.
+/// The parameters of a page of a list.
 pub(crate) fn page(cursor: Option<&Cursor>, limit: usize) -> QueryParams {
     let mut query = one("limit", limit);
     add(&mut query, "cursor", cursor);
     query
 }
 
-/// What is there for a consumer.
+/// A read as a consumer.
 pub(crate) fn of_consumer(consumer: Uuid, offset: ReadOffset, limit: usize, timeout: Option<Duration>) -> QueryParams {
     let mut query = one("consumer_id", consumer);
     add(&mut query, "offset", Some(offset));
@@ -38,7 +38,7 @@ pub(crate) fn of_consumer(consumer: Uuid, offset: ReadOffset, limit: usize, time
     query
 }
 
-/// The subject type of an aggregate as a piece of path.
+/// The subject type of an aggregate as a piece of a path.
 pub(crate) fn subject_type(read: &AggregateRead) -> &str {
     read.subject_type.as_ref().map_or("-", |id| id.as_str())
 }
@@ -76,7 +76,7 @@ pub(crate) fn of_jobs(filter: &JobFilter, cursor: Option<&Cursor>, limit: usize)
     query
 }
 
-/// Where a group is moved, as a body.
+/// The body of a reset of a group.
 pub(crate) fn reset(reset: &GroupReset) -> Value {
     let topic = &reset.topic;
     match reset.to {
@@ -87,7 +87,7 @@ pub(crate) fn reset(reset: &GroupReset) -> Value {
     }
 }
 
-/// A read of a topic; without a time it does not wait.
+/// A read of a topic; without a time-out it does not wait.
 pub(crate) fn of_read(read: &TopicRead, timeout: Option<Duration>) -> QueryParams {
     let mut query = of_filter(&read.filter);
     query.push(("topic".to_owned(), read.topic.to_string()));
@@ -106,7 +106,7 @@ pub(crate) fn of_log_read(read: &LogRead, timeout: Duration) -> QueryParams {
     query
 }
 
-/// `timeout`, which counts whole seconds: a shorter wait than one is none.
+/// `timeout` in whole seconds: less than a second is no wait.
 pub(crate) fn seconds(timeout: Duration) -> (String, String) {
     ("timeout".to_owned(), timeout.as_secs().to_string())
 }

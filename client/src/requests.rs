@@ -1,7 +1,7 @@
-//! Forms of asking that the verbs share.
+//! The forms of requests that several methods share.
 //!
-//! - What changes something and may not be said twice goes out under a key of its call.
-//! - A list that the contract gives whole is read page by page.
+//! - A write that must not be repeated as it is carries an `Idempotency-Key`, one per call.
+//! - A list that the contract returns whole is read page by page.
 
 use crate::client::{Client, as_created, give_id};
 use crate::query::{self, QueryParams};
@@ -16,13 +16,13 @@ use serde_json::json;
 /// No parameters.
 pub(crate) const NO_PARAMS: &QueryParams = &QueryParams::new();
 
-/// `{id}:{verb}`, one piece of path.
+/// `{id}:{verb}`, one piece of a path.
 pub(crate) fn custom_method(id: impl std::fmt::Display, verb: &str) -> String {
     format!("{id}:{verb}")
 }
 
 impl Client {
-    /// Posts, under a key of this call, what changes something.
+    /// Posts under an `Idempotency-Key`.
     pub(crate) async fn post_keyed<T: DeserializeOwned>(
         &self,
         path: &[&str],
@@ -31,7 +31,7 @@ impl Client {
         self.send_json(self.request(Method::POST, path, NO_PARAMS).json(body).keyed()).await
     }
 
-    /// Posts what may be said twice.
+    /// Posts a request that has no second effect when it is repeated.
     pub(crate) async fn post_repeatable<T: DeserializeOwned>(
         &self,
         path: &[&str],
@@ -40,7 +40,7 @@ impl Client {
         self.send_json(self.request(Method::POST, path, NO_PARAMS).json(body)).await
     }
 
-    /// A verb without a body.
+    /// Posts without a body.
     pub(crate) async fn post_empty<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T> {
         self.send_json(self.request(Method::POST, path, NO_PARAMS).keyed()).await
     }
@@ -62,7 +62,7 @@ impl Client {
         self.send(self.request(Method::DELETE, path, query).keyed()).await.map(drop)
     }
 
-    /// What a removal would do.
+    /// Requests what a removal would do.
     pub(crate) async fn preview_removal<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T> {
         self.send_json(self.request(Method::DELETE, path, &query::one("dryRun", true))).await
     }
@@ -95,13 +95,14 @@ impl Client {
         match atomicity {
             Atomicity::PerTopic => (),
             Atomicity::All => query::add(&mut query, "atomic", Some("all")),
-            // A request stands or falls by topics at least.
+            // A batch request is atomic at least per topic.
             Atomicity::Each => return Ok(self.publish_in_order(events, producer).await),
         }
-        let made: Vec<_> = events.iter_mut().map(give_id).collect();
-        let ask = self.request(Method::POST, &["events:batch"], &query).json(&json!({"events": events})).by(producer);
-        let outcome = response::batch(&self.send(ask).await?.body)?;
-        Ok(outcome.into_iter().zip(made).map(|(result, made)| Ok(as_created(result?, made))).collect())
+        let given_ids: Vec<_> = events.iter_mut().map(give_id).collect();
+        let request =
+            self.request(Method::POST, &["events:batch"], &query).json(&json!({"events": events})).by(producer);
+        let outcome = response::batch(&self.send(request).await?.body)?;
+        Ok(outcome.into_iter().zip(given_ids).map(|(result, given_id)| Ok(as_created(result?, given_id))).collect())
     }
 
     async fn publish_in_order(&self, events: Vec<NewEvent>, producer: Option<&ProducerId>) -> BatchOutcome {
@@ -112,7 +113,7 @@ impl Client {
         outcome
     }
 
-    /// Deals with dead letters, in somebody's name.
+    /// Resolves dead letters on behalf of a caller.
     pub(crate) async fn post_resolution<T: DeserializeOwned>(
         &self,
         path: &[&str],

@@ -1,4 +1,4 @@
-//! Answers, read into the contract's types. An event's text is a piece of the answer's bytes, not a copy.
+//! Reading responses into the contract's types. An event's text is a slice of the response, not a copy.
 
 use crate::problem;
 use crate::transport::HttpResponse;
@@ -14,18 +14,18 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-/// A whole answer.
+/// Reads a response.
 pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
     serde_json::from_slice(body).map_err(unreadable)
 }
 
-/// Consumers stand under `data`.
+/// The envelope of consumers and batches.
 #[derive(Deserialize)]
 pub(crate) struct DataBody<T> {
     pub(crate) data: T,
 }
 
-/// A page of a list; topics and segments stand under their own names.
+/// A page of a list; the rows of topics and segments have names of their own.
 #[derive(Deserialize)]
 pub(crate) struct ListBody<T> {
     #[serde(alias = "topics", alias = "segments")]
@@ -62,7 +62,7 @@ pub(crate) fn created_subscription(body: &[u8]) -> Result<SubscriptionWithSecret
     Ok(SubscriptionWithSecret { subscription, secret: (!secret.secret.is_empty()).then_some(secret) })
 }
 
-/// Something that was registered now, or before.
+/// The outcome of a registration: created now, or registered before.
 pub(crate) fn registered<T: DeserializeOwned>(answer: &HttpResponse) -> Result<RegisterOutcome<T>> {
     let thing = parse(&answer.body)?;
     Ok(if answer.status == StatusCode::CREATED {
@@ -72,7 +72,7 @@ pub(crate) fn registered<T: DeserializeOwned>(answer: &HttpResponse) -> Result<R
     })
 }
 
-/// One result of several.
+/// One result of a batch.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct BatchItem<'a> {
@@ -87,7 +87,7 @@ struct BatchItem<'a> {
     deprecated: bool,
 }
 
-/// What became of the events of a batch.
+/// The results of a batch of events.
 pub(crate) fn batch(body: &Bytes) -> Result<BatchOutcome> {
     #[derive(Deserialize)]
     struct BatchResults<'a> {
@@ -105,12 +105,12 @@ pub(crate) fn batch(body: &Bytes) -> Result<BatchOutcome> {
     Ok(results.into_iter().map(published).collect())
 }
 
-/// What became of the wishes to claim.
+/// The results of a batch of claims.
 pub(crate) fn outcomes(body: &Bytes) -> Result<Vec<Result<ClaimOutcome>>> {
     several(body)
 }
 
-/// What became of claims that are done.
+/// The results of a batch of completions.
 pub(crate) fn claims(body: &Bytes) -> Result<Vec<Result<Claim>>> {
     #[derive(Deserialize)]
     struct CompletedItem {
@@ -138,7 +138,7 @@ fn refused(status: u16, error: Option<&RawValue>) -> Error {
     problem::read(status, error.map_or(b"", |error| error.get().as_bytes()), None)
 }
 
-/// Where an aggregate stands.
+/// The state of an aggregate.
 pub(crate) fn aggregate(body: &Bytes) -> Result<Aggregate> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -154,7 +154,7 @@ pub(crate) fn aggregate(body: &Bytes) -> Result<Aggregate> {
     Ok(Aggregate { aggregate_sequence, sequence, last_event })
 }
 
-/// A page of an aggregate.
+/// A page of an aggregate's events.
 pub(crate) fn aggregate_events(body: &Bytes) -> Result<AggregateEvents> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -183,7 +183,7 @@ pub(crate) fn event_page(body: &Bytes) -> Result<EventPage> {
     Ok(EventPage { items: stored_events(body, &items)?, claims: claims_of_items(&items), next_offset, tail })
 }
 
-/// The claims to events that were handed to a member of a group.
+/// The claims of events that were assigned to a member of a shared group.
 fn claims_of_items(items: &[&RawValue]) -> Vec<Claim> {
     #[derive(Deserialize)]
     struct ClaimedItem {
@@ -193,7 +193,7 @@ fn claims_of_items(items: &[&RawValue]) -> Vec<Claim> {
     claims.map(|handed| handed.claim).collect()
 }
 
-/// A page of the log.
+/// A page of the default log.
 pub(crate) fn log_page(body: &Bytes) -> Result<LogPage> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -211,7 +211,7 @@ fn stored_events(body: &Bytes, items: &[&RawValue]) -> Result<Vec<StoredEvent>> 
     items.iter().map(|item| stored_event(body.slice_ref(item.get().as_bytes()))).collect()
 }
 
-/// One event, by its text.
+/// An event from its text.
 pub(crate) fn stored_event(text: Bytes) -> Result<StoredEvent> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -227,7 +227,7 @@ pub(crate) fn stored_event(text: Bytes) -> Result<StoredEvent> {
     Ok(StoredEvent { position, sequence, aggregate_sequence, id, created_at, text })
 }
 
-/// Not the broker's answer, or one of a broker this client does not know.
+/// The response is not that of a broker, or of a version that this client does not know.
 fn unreadable(error: serde_json::Error) -> Error {
-    Error::new(Kind::Unavailable, "The broker's answer cannot be read.").with_source(error)
+    Error::new(Kind::Unavailable, "The broker's response cannot be read.").with_source(error)
 }

@@ -1,17 +1,17 @@
-//! When to try again: a pure choice. Who waits is somebody else.
+//! The back-off between tries, as a pure function; the callers wait.
 //!
-//! - Waits double up to a cap and are jittered, so that programs that lost one broker do not come back as one.
-//! - What the broker asks for (`Retry-After`) is the least, however long.
+//! - Waits double up to a maximum and have jitter, so that programs that lost the same broker do not return at the same moment.
+//! - No wait is shorter than the `Retry-After` of the broker, however long that is.
 
 use std::time::Duration;
 use uuid::Uuid;
 
-/// How often, and after which waits, something is tried.
+/// How often a request is tried, and the waits between tries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Most tries, the first one included.
+    /// The maximum number of tries, including the first.
     pub tries_max: u32,
-    /// About the first wait; each is about twice the one before.
+    /// The approximate first wait; each further wait is about twice as long.
     pub first_wait: Duration,
     /// The longest wait, unless the broker asks for a longer one.
     pub wait_max: Duration,
@@ -24,23 +24,23 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// How long to wait after so many tries; `None` where there were enough. `jitter` is from 0 to 255.
+    /// The wait after this many tries; `None` if no more tries are allowed. `jitter` is between 0 and 255.
     #[must_use]
-    pub fn wait_after(&self, tries: u32, asked: Option<Duration>, jitter: u8) -> Option<Duration> {
-        (tries < self.tries_max).then(|| self.wait(tries, asked, jitter))
+    pub fn wait_after(&self, tries: u32, retry_after: Option<Duration>, jitter: u8) -> Option<Duration> {
+        (tries < self.tries_max).then(|| self.wait(tries, retry_after, jitter))
     }
 
-    /// How long to wait after so many tries, however many there were.
+    /// The wait after this many tries, without a limit on tries.
     #[must_use]
-    pub fn wait(&self, tries: u32, asked: Option<Duration>, jitter: u8) -> Duration {
+    pub fn wait(&self, tries: u32, retry_after: Option<Duration>, jitter: u8) -> Duration {
         let doubled = self.first_wait.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(self.wait_max);
-        // Between a half and the whole of it.
+        // Between half of the wait and the whole wait.
         let jittered = doubled / 2 + doubled / 2 * u32::from(jitter) / 255;
-        jittered.max(asked.unwrap_or_default())
+        jittered.max(retry_after.unwrap_or_default())
     }
 }
 
-/// A number from 0 to 255 that nobody can foresee.
+/// A random number between 0 and 255.
 pub(crate) fn jitter() -> u8 {
     Uuid::new_v4().as_bytes().first().copied().unwrap_or(0)
 }

@@ -1,16 +1,16 @@
-//! The order to stop: it comes once, and may be looked for any number of times.
+//! The stop signal: it arrives once, and may be checked any number of times.
 
 use futures_util::FutureExt;
 use std::pin::Pin;
 use std::time::Duration;
 
-/// An order to stop that has come or will come.
+/// A stop signal that has arrived or will arrive.
 pub(crate) struct StopSignal<'a> {
     order: Pin<Box<dyn Future<Output = ()> + Send + 'a>>,
     stopped: bool,
 }
 
-/// What came first.
+/// Which came first: the result or the stop signal.
 pub(crate) enum UntilStopped<T> {
     Done(T),
     Stopped,
@@ -21,13 +21,13 @@ impl<'a> StopSignal<'a> {
         Self { order: Box::pin(order), stopped: false }
     }
 
-    /// Whether it has come.
+    /// Whether it has arrived.
     pub(crate) fn is_stopped(&mut self) -> bool {
         self.stopped = self.stopped || self.order.as_mut().now_or_never().is_some();
         self.stopped
     }
 
-    /// Does this, unless the order comes first; what is begun is dropped then.
+    /// Runs this, unless the signal arrives first; then the work is dropped.
     pub(crate) async fn unless_stopped<T>(&mut self, work: impl Future<Output = T> + Send) -> UntilStopped<T> {
         if self.stopped {
             return UntilStopped::Stopped;
@@ -42,7 +42,7 @@ impl<'a> StopSignal<'a> {
         }
     }
 
-    /// Waits for so long; whether the order came meanwhile.
+    /// Waits, and returns whether the signal arrived meanwhile.
     pub(crate) async fn stopped_within(&mut self, wait: Duration) -> bool {
         matches!(self.unless_stopped(tokio::time::sleep(wait)).await, UntilStopped::Stopped)
     }

@@ -38,15 +38,15 @@ pub(crate) struct HttpTransport {
     pub(crate) total: Duration,
 }
 
-/// A request that is to be sent.
+/// A request to be sent.
 pub(crate) struct HttpRequest {
     request: RequestBuilder,
     repeat: RepeatSafety,
-    /// How long the broker is asked to wait before it answers.
+    /// How long the broker may wait before it responds.
     waits: Duration,
 }
 
-/// A whole answer that is no refusal.
+/// A complete successful response.
 pub(crate) struct HttpResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
@@ -67,7 +67,7 @@ impl HttpRequest {
         self
     }
 
-    /// The same, by this producer.
+    /// The same on behalf of a producer.
     pub(crate) fn by(mut self, producer: Option<&ProducerId>) -> Self {
         if let Some(ProducerId(producer)) = producer {
             self.request = self.request.header("producer-id", producer);
@@ -75,19 +75,19 @@ impl HttpRequest {
         self
     }
 
-    /// The same under a key of its own: however often it is sent, it has its effect once.
+    /// The same under an idempotency key: however often it is sent, it has its effect once.
     pub(crate) fn keyed(mut self) -> Self {
         self.request = self.request.header("idempotency-key", Uuid::new_v4().to_string());
         self
     }
 
-    /// The same, not sent again where it may have had its effect.
+    /// The same, not repeated if it may have had its effect.
     pub(crate) const fn once(mut self) -> Self {
         self.repeat = RepeatSafety::Never;
         self
     }
 
-    /// The same, where the broker is asked to wait.
+    /// The same with a time that the broker may wait.
     pub(crate) const fn waiting(mut self, waits: Duration) -> Self {
         self.waits = waits;
         self
@@ -135,7 +135,7 @@ impl HttpTransport {
     }
 }
 
-/// The kind of a failure that may pass, with the wait that the broker asks for.
+/// The kind of a transient failure, with the wait that the broker asks for.
 fn repeatable_kind(failure: &RequestFailure) -> Option<(Kind, Option<Duration>)> {
     match failure {
         RequestFailure::Unreachable(_) | RequestFailure::Broken(_) => Some((Kind::Unavailable, None)),

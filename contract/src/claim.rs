@@ -1,36 +1,36 @@
 //! Claims: a handler's exclusive, leased, fenced hold on one event, so that its work is done once.
 //!
 //! - At most one live claim per handler and event; the log's order decides races.
-//! - A [`Token`] grows with every claim. Whoever comes with an older one is refused, here and wherever else it is checked.
-//! - A claim is over when it is done. One that failed may be claimed again later; one given up is a dead letter.
+//! - A [`FencingToken`] grows with every claim. A request with an older one is refused, here and wherever it is checked.
+//! - A claim ends when its work is done. A failed event may be claimed again later; one that was given up is a dead letter.
 
 use crate::object::object;
 use crate::{FencingToken, IsoDuration, NewEvent, Offset, Sequence, Timestamp, TopicId};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// A claim as one asks for it: of an event by its id, or by its topic and sequence.
+/// A request to claim an event, by its id or by its topic and sequence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
 pub struct NewClaim {
-    /// Whose work it is.
+    /// The handler.
     pub handler: String,
-    /// Which event; or `topic` and `sequence`.
+    /// The event's id; otherwise `topic` and `sequence`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event_id: Option<Uuid>,
     /// The event's topic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topic: Option<TopicId>,
-    /// The event's number there.
+    /// The event's sequence in its topic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<Sequence>,
-    /// Who does the work, for people; the producer's id when absent.
+    /// The worker, for people; the producer's id when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// How long the claim holds without a heartbeat; the handler's when absent.
+    /// How long the claim is valid without a heartbeat; the handler's lease when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<IsoDuration>,
-    /// What order events of one aggregate keep; the handler's when absent.
+    /// The order of events of one aggregate; the handler's order when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<ClaimOrder>,
 }
@@ -38,13 +38,13 @@ pub struct NewClaim {
 object!(NewClaim ClaimError Completion ClaimCompletion ClaimFailure);
 
 impl NewClaim {
-    /// Of the event with this id.
+    /// A claim of the event with this id.
     #[must_use]
     pub fn of_event(handler: impl Into<String>, event_id: Uuid) -> Self {
         Self { event_id: Some(event_id), ..Self::by(handler) }
     }
 
-    /// Of the event at this place.
+    /// A claim of the event with this sequence.
     #[must_use]
     pub fn at(handler: impl Into<String>, topic: TopicId, sequence: Sequence) -> Self {
         Self { topic: Some(topic), sequence: Some(sequence), ..Self::by(handler) }
@@ -62,7 +62,7 @@ impl NewClaim {
         }
     }
 
-    /// The same, by this owner.
+    /// The same claim with this owner.
     #[must_use]
     pub fn owned_by(mut self, owner: impl Into<String>) -> Self {
         self.owner = Some(owner.into());
@@ -70,27 +70,27 @@ impl NewClaim {
     }
 }
 
-/// What order the events of one aggregate keep.
+/// The order of the events of one aggregate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClaimOrder {
     /// If a later event of the same aggregate is already done, this event is skipped (`stale`).
     #[default]
     Latest,
-    /// None is skipped: an event waits until the one before it is done.
+    /// No event is skipped: an event waits until the one before it is done.
     Gapless,
 }
 
-/// What became of the wish to claim.
+/// The result of a request to claim.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClaimOutcome {
-    /// Which it is.
+    /// The result.
     pub outcome: ClaimAnswer,
-    /// The claim, where it was given.
+    /// The claim, if the event was claimed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Claim>,
-    /// When to come back, where the event is held and that is known.
+    /// When to try again, if the event is held and that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<Timestamp>,
 }
@@ -99,78 +99,78 @@ pub struct ClaimOutcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClaimAnswer {
-    /// Yes: do the work, then say that it is done.
+    /// Yes: do the work, then complete the claim.
     Claimed,
-    /// The work is done, or somebody has decided that it need not be.
+    /// The work is done, or an operator has discarded the event.
     Done,
-    /// A later event of the aggregate is finished; this one is not to be worked on any more.
+    /// A later event of the aggregate is done; this one is skipped.
     Stale,
-    /// Not now: somebody is at it, or it waits for its next attempt, for its predecessor, or for a person.
+    /// Not now: another worker holds it, or it waits for its next attempt, its predecessor or an operator.
     Held,
 }
 
-/// A claim as it stands.
+/// A claim and its state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Claim {
-    /// Stands for handler, topic and sequence; the same for every claim of one event by one handler.
+    /// Identifies handler, topic and sequence; the same for every claim of one event by one handler.
     pub id: String,
-    /// Whose work it is.
+    /// The handler.
     pub handler: String,
     /// The event's topic.
     pub topic: TopicId,
-    /// The event's number there. Of a republished event it is the number of the first one: a claim is of all copies.
+    /// The event's sequence there. For a republished event it is that of the original: a claim covers all copies.
     pub sequence: Sequence,
-    /// The event.
+    /// The event's id.
     pub event_id: Uuid,
-    /// What fences: it grows with every claim.
+    /// The fencing token: it grows with every claim.
     pub token: FencingToken,
-    /// Which attempt it is, take-overs counted.
+    /// The number of the attempt; taking over an expired claim counts as one.
     pub attempt: u32,
-    /// Who does the work.
+    /// The worker.
     pub owner: String,
-    /// How it stands.
+    /// Its status.
     pub status: ClaimStatus,
-    /// How long it holds without a heartbeat.
+    /// The lease: how long it is valid without a heartbeat.
     pub lease: IsoDuration,
-    /// How often whoever does the work should send a heartbeat.
+    /// The interval at which the worker should send heartbeats.
     pub heartbeat: IsoDuration,
     /// When it was claimed.
     pub claimed_at: Timestamp,
-    /// Until when it holds, while it is claimed.
+    /// When the lease expires, while it is claimed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_expires_at: Option<Timestamp>,
-    /// When it may be claimed again, once it failed.
+    /// When it may be claimed again, after a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<Timestamp>,
-    /// The dead letter it became.
+    /// The id of its dead letter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dead_letter: Option<Uuid>,
     /// Why the last attempt failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ClaimError>,
-    /// How far the group named like the handler has come, where the claim was finished with an offset.
+    /// The committed offset of the group with the handler's name, if the claim was completed with an offset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub committed_offset: Option<Offset>,
-    /// The first event at or below that offset that somebody has begun and nobody has finished: the offset was committed
-    /// only up to the one before it.
+    /// The first unfinished event at or below the requested offset that was claimed before: the offset was committed
+    /// only up to the event before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_sequence: Option<Sequence>,
 }
 
-/// How a claim stands.
+/// The status of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClaimStatus {
-    /// Somebody has it; or had it, where the lease is over and nobody has taken over yet.
+    /// A worker holds it, or its lease has expired and no worker has taken it over yet.
     Claimed,
-    /// It failed, and waits to be claimed again.
+    /// It failed, and waits for its next attempt.
     Failed,
-    /// It was given up: a dead letter.
+    /// It was given up, and is a dead letter.
     Dead,
-    /// It was given up, and may be claimed anew.
+    /// It was given up and redriven, and may be claimed again.
     Redriven,
-    /// Its worker gave it back; it may be claimed at once.
+    /// Its worker released it; it may be claimed at once.
     Released,
     /// The work is done.
     Done,
@@ -180,9 +180,9 @@ pub enum ClaimStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
 pub struct ClaimError {
-    /// What kind of failure, as the worker's language names it.
+    /// The class of the failure, such as the type of the worker's error.
     pub class: String,
-    /// What it says. Cut off where it is very long.
+    /// The message. A very long one is cut off.
     pub message: String,
 }
 
@@ -193,30 +193,30 @@ impl ClaimError {
     }
 }
 
-/// The word that work is done, with what came of it.
+/// A request to complete a claim, with the results of the work.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
 pub struct Completion {
     /// The claim's token.
     pub token: FencingToken,
-    /// Events the work has produced: stored with the completion, or neither is.
+    /// Events that the work has produced: they are stored with the completion, or neither is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<NewEvent>,
-    /// How far the group named like the handler has come in the event's topic. It is not moved over an event that
-    /// somebody has begun and nobody has finished.
+    /// The offset to commit for the group with the handler's name in the event's topic. It does not pass an event that
+    /// was claimed and is not finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<Offset>,
 }
 
 impl Completion {
-    /// Done, and nothing else.
+    /// Only completes the claim.
     #[must_use]
     pub const fn of(token: FencingToken) -> Self {
         Self { token, events: Vec::new(), offset: None }
     }
 }
 
-/// One of several completions.
+/// One completion of a batch.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
 pub struct ClaimCompletion {
@@ -224,16 +224,16 @@ pub struct ClaimCompletion {
     pub id: String,
     /// Its token.
     pub token: FencingToken,
-    /// Events the work has produced.
+    /// Events that the work has produced.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<NewEvent>,
-    /// How far the group named like the handler has come in the event's topic. It is not moved over an event that
-    /// somebody has begun and nobody has finished.
+    /// The offset to commit for the group with the handler's name in the event's topic. It does not pass an event that
+    /// was claimed and is not finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<Offset>,
 }
 
-/// The word that work failed.
+/// A request to end a claim's attempt as failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
 pub struct ClaimFailure {
@@ -241,24 +241,24 @@ pub struct ClaimFailure {
     pub token: FencingToken,
     /// Why.
     pub error: ClaimError,
-    /// Whether another attempt makes sense; it does when absent.
+    /// Whether another attempt makes sense; true when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retryable: Option<bool>,
 }
 
-/// One try that failed.
+/// One failed attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClaimAttempt {
-    /// Which one, from 1.
+    /// Its number, from 1.
     pub number: u32,
-    /// The token it had.
+    /// Its fencing token.
     pub token: FencingToken,
-    /// Who made it.
+    /// Its worker.
     pub owner: String,
     /// When it began.
     pub started_at: Timestamp,
-    /// When it was known to have failed.
+    /// When its failure was recorded.
     pub failed_at: Timestamp,
     /// Why.
     pub error: ClaimError,

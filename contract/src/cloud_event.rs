@@ -1,14 +1,14 @@
 //! A stored event as a CloudEvent 1.0: its attributes as text, and `data` as it was spelt.
 //!
-//! - `type`, `source` and `subject` are ours; `time` is `occurredAt`; `dataschema` is `gts://{type}#{dataVersion}`.
-//! - `id` is ours, or, of an event that came as a CloudEvent with an id of another form, the one it came with.
-//! - `datacontenttype` is as it came. `sequence` is the broker's; a producer's own goes with the labels in `context`.
-//! - Our other members are extension attributes in lower case. A label of `context` that may be an attribute is one; the
-//!   rest of the labels is one attribute, `context`, as JSON.
-//! - Every attribute is text: our numbers outgrow the format's integers, which have 32 bits.
+//! - `type`, `source` and `subject` are the event's; `time` is `occurredAt`; `dataschema` is `gts://{type}#{dataVersion}`.
+//! - `id` is the event's id, or the original id of an event that was received as a CloudEvent with an id of another form.
+//! - `datacontenttype` is as it was received. `sequence` is the broker's; a producer's own is one of the labels in `context`.
+//! - The other members are extension attributes in lower case. A label of `context` that may be an attribute is one; the
+//!   other labels are one attribute, `context`, as JSON.
+//! - Every attribute is text: the broker's numbers do not fit the format's integers, which have 32 bits.
 //!
-//! Serialised it is the structured form. The binary form is [`CloudEvent::attributes`] as headers, which are the
-//! sender's business.
+//! The serialised form is the structured mode. For the binary mode the sender writes [`CloudEvent::attributes`] as
+//! headers.
 
 use crate::{Claim, Event};
 use serde::Serialize;
@@ -25,18 +25,18 @@ pub struct CloudEvent {
 }
 
 impl CloudEvent {
-    /// How a `dataschema` of ours begins; the type follows, `#`, and the version.
+    /// The beginning of a `dataschema`; the type follows, then `#` and the version.
     pub const SCHEMA_SCHEME: &'static str = "gts://";
-    /// The media type of `data` where nothing else was said.
+    /// The default media type of `data`.
     pub const JSON: &'static str = "application/json";
 
-    /// With the claim that its reader has on it.
+    /// The same with the claim of its reader.
     #[must_use]
     pub fn with_claim(self, claim: Option<Claim>) -> Self {
         Self { claim, ..self }
     }
 
-    /// Every attribute with its text, `specversion` first. `datacontenttype` is among them.
+    /// Every attribute with its text, `specversion` first, including `datacontenttype`.
     #[must_use]
     pub fn attributes(&self) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
         let mut attributes: Vec<_> =
@@ -44,14 +44,14 @@ impl CloudEvent {
         let (plain, rest): (BTreeMap<_, _>, BTreeMap<_, _>) =
             self.event.context.iter().partition(|(key, _)| is_attribute(key));
         attributes.extend(plain.into_iter().map(|(key, value)| (Cow::from(key), Cow::from(value))));
-        // Text to text always has a JSON form.
+        // A map of text always has a JSON form.
         if let Some(rest) = to_raw_value(&rest).ok().filter(|_| !rest.is_empty()) {
             attributes.push(("context".into(), rest.get().to_owned().into()));
         }
         attributes
     }
 
-    /// The media type of the payload: as it came, or JSON.
+    /// The media type of the payload: as it was received, or JSON.
     #[must_use]
     pub fn data_content_type(&self) -> &str {
         self.event.data_content_type.as_deref().unwrap_or(Self::JSON)
@@ -63,7 +63,7 @@ impl CloudEvent {
         &self.event.data
     }
 
-    /// Our members under their attributes' names.
+    /// The event's members under the names of their attributes.
     fn members(&self) -> [(&'static str, Option<Cow<'_, str>>); 28] {
         let (event, claim) = (&self.event, self.claim.as_ref());
         let own = |text: String| Some(Cow::from(text));
@@ -119,7 +119,7 @@ impl Serialize for CloudEvent {
     }
 }
 
-/// Attributes a label may not pass for.
+/// Attributes that a label must not replace.
 const TAKEN: &str = " specversion id source type subject time dataschema datacontenttype data topic subjecttype tenant \
     sequence aggregatesequence position createdat expectedaggregatesequence traceparent correlationid causationid \
     messagegroup deduplicationid requestid actortype actorid context republishof claimid claimtoken claimattempt \

@@ -1,39 +1,39 @@
-//! Consumers and their groups: who reads a topic through which filter, and how far a group has come.
+//! Consumers and their groups: who reads a topic through which filter, and the committed offset of a group.
 
 use crate::{IdPattern, IsoDuration, Offset, Timestamp, TopicId};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// A consumer as one asks for it.
+/// A request to create a consumer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewConsumer {
-    /// The name its instances share; offsets are the group's.
+    /// The name of its group, which owns the offsets.
     pub consumer_group: String,
-    /// What it reads.
+    /// The topic that it reads.
     pub topic: TopicId,
-    /// Event types it wants; empty: any.
+    /// Only events of these types; empty: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub types: Vec<IdPattern>,
-    /// Subject types it wants; empty: any.
+    /// Only events about subjects of these types; empty: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subject_types: Vec<IdPattern>,
-    /// A CEL expression over the event's members.
+    /// Only events for which this CEL expression is true.
     #[serde(rename = "CEL", default, skip_serializing_if = "Option::is_none")]
     pub cel: Option<String>,
-    /// How long it lives without polling; half a minute when absent.
+    /// How long it lives without polling; 30 seconds when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_timeout: Option<IsoDuration>,
-    /// How a group's members divide the events; broadcast when absent.
+    /// How the group's members divide the events; broadcast when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distribution: Option<Distribution>,
-    /// Most events it has in hand at a time, where the group divides them.
+    /// The maximum number of events in flight, in a shared group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_in_flight: Option<u32>,
 }
 
 impl NewConsumer {
-    /// A consumer of a whole topic, with the usual session.
+    /// A consumer of a whole topic, with the default session.
     #[must_use]
     pub fn new(consumer_group: impl Into<String>, topic: TopicId) -> Self {
         Self {
@@ -48,7 +48,7 @@ impl NewConsumer {
         }
     }
 
-    /// The same, of a group whose members divide the events.
+    /// The same consumer as a member of a shared group.
     #[must_use]
     pub const fn shared(mut self) -> Self {
         self.distribution = Some(Distribution::Shared);
@@ -60,10 +60,10 @@ impl NewConsumer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Distribution {
-    /// Each member sees them all.
+    /// Each member receives all events.
     #[default]
     Broadcast,
-    /// Each event goes to one live member, as a claim by the handler named like the group.
+    /// Each event is assigned to one live member, as a claim by the handler with the group's name.
     Shared,
 }
 
@@ -71,29 +71,29 @@ pub enum Distribution {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Consumer {
-    /// Made by the broker.
+    /// Its id, assigned by the broker.
     pub id: Uuid,
-    /// The name its instances share.
+    /// The name of its group.
     pub consumer_group: String,
-    /// What it reads.
+    /// The topic that it reads.
     pub topic: TopicId,
-    /// Event types it wants, spelt as they were sent; empty: any.
+    /// Only events of these types, as they were sent; empty: all.
     #[serde(default)]
     pub types: Vec<IdPattern>,
-    /// Subject types it wants, spelt as they were sent; empty: any.
+    /// Only events about subjects of these types, as they were sent; empty: all.
     #[serde(default)]
     pub subject_types: Vec<IdPattern>,
-    /// A CEL expression over the event's members.
+    /// Only events for which this CEL expression is true.
     #[serde(rename = "CEL", default, skip_serializing_if = "Option::is_none")]
     pub cel: Option<String>,
     /// How long it lives without polling.
     pub session_timeout: IsoDuration,
     /// How the group's members divide the events.
     pub distribution: Distribution,
-    /// Most events it has in hand at a time, where the group divides them.
+    /// The maximum number of events in flight, in a shared group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_in_flight: Option<u32>,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
     /// When it last polled or committed; now, while a poll of it waits.
     pub last_seen_at: Timestamp,
@@ -101,61 +101,61 @@ pub struct Consumer {
     pub expires_at: Timestamp,
 }
 
-/// A group as it stands, topic by topic.
+/// A consumer group and its state in each topic.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConsumerGroup {
     /// Its name.
     pub consumer_group: String,
-    /// The topics it has members or an offset in, in order of their ids.
+    /// The topics in which it has members or an offset, in the order of their ids.
     pub topics: Vec<GroupTopic>,
 }
 
-/// How far a group has come in one topic, and who reads there.
+/// The state of a group in one topic.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupTopic {
     /// The topic.
     pub topic: TopicId,
-    /// What the group has said it has seen; 0 while it has said nothing. Where members divide the events, everything up
-    /// to it is finished or none of their business.
+    /// The committed offset; 0 if nothing is committed. In a shared group every event up
+    /// to it is finished or excluded by the filter.
     pub committed_offset: Offset,
     /// The topic's last sequence.
     pub tail: Offset,
-    /// Events that are still to be done, of those the group wants: dead letters that are open count, events that are stale
-    /// or discarded do not. The same number as the lag of the handler of its name.
+    /// Events that the group still has to process: open dead letters count, events that are stale
+    /// or discarded do not. It equals the lag of the handler with its name.
     pub lag: u64,
-    /// Its live consumers there, in order of their ids.
+    /// Its live consumers there, in the order of their ids.
     pub members: Vec<GroupMember>,
 }
 
-/// A live consumer as its group sees it.
+/// A live consumer of a group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupMember {
-    /// Which one.
+    /// Its id.
     pub consumer_id: Uuid,
     /// When it last polled or committed.
     pub last_seen_at: Timestamp,
-    /// Events handed to it and not done; none in a broadcast.
+    /// Events that are assigned to it and not finished; 0 in a broadcast group.
     pub in_flight: u64,
 }
 
-/// The order to move a group's offset, back or forth.
+/// A request to move a group's offset forwards or backwards.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupReset {
-    /// In which topic.
+    /// The topic.
     pub topic: TopicId,
-    /// Where to.
+    /// The target.
     pub to: ResetTo,
 }
 
-/// Where a group's offset is moved.
+/// The target of a reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResetTo {
     /// Behind this sequence.
     Offset(Offset),
-    /// Before the first event that is still there.
+    /// Before the first stored event.
     Earliest,
     /// Behind the last event.
     Latest,

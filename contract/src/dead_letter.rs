@@ -1,4 +1,4 @@
-//! Dead letters: work given up, kept for a person to redrive or discard.
+//! Dead letters: work that was given up, kept until an operator redrives or discards it.
 
 use crate::object::object;
 use crate::{ClaimAttempt, Sequence, Timestamp, TopicId};
@@ -6,64 +6,64 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-/// Whose work was given up.
+/// The source of a dead letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeadLetterSource {
-    /// A handler's.
+    /// The work of a handler.
     Handler,
-    /// A subscription's.
+    /// A delivery of a subscription.
     Subscription,
 }
 
-/// Whether somebody has dealt with a dead letter.
+/// The status of a dead letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeadLetterStatus {
-    /// Not yet.
+    /// Not resolved.
     Open,
-    /// The event may be worked on again, or a corrected one was published in its place.
+    /// The event is available again, or a corrected event was published in its place.
     Redriven,
-    /// The event is not to be worked on.
+    /// The event will not be worked on.
     Discarded,
 }
 
-/// Work given up.
+/// A dead letter.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeadLetter {
-    /// Made by the broker.
+    /// Its id, assigned by the broker.
     pub id: Uuid,
-    /// Whose work it was.
+    /// Its source.
     pub source: DeadLetterSource,
     /// The handler, or the subscription.
     pub name: String,
-/// The same as `name`, under the member name that dead-letter headers use.
+    /// The same as `name`, under the member name that dead-letter headers use.
     pub service: String,
-    /// How it stands.
+    /// Its status.
     pub status: DeadLetterStatus,
     /// The class of the last failure.
     #[serde(rename = "exc_class")]
     pub exc_class: String,
-    /// What it said.
+    /// The message of the last failure.
     #[serde(rename = "exc_msg")]
     pub exc_msg: String,
     /// The event's topic.
     #[serde(rename = "original_topic")]
     pub original_topic: TopicId,
-    /// The event's number there.
+    /// The event's sequence there.
     pub sequence: Sequence,
-    /// The event.
+    /// The event's id.
     #[serde(rename = "event_id")]
     pub event_id: Uuid,
     /// The event's `correlationId`.
     #[serde(rename = "correlation_id", default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
-    /// Every try, the last ones where there were very many.
+    /// All attempts; only the last ones if there were very many.
     pub attempts: Vec<ClaimAttempt>,
     /// When it was given up.
     pub created_at: Timestamp,
-    /// Who dealt with it, when and why.
+    /// Who resolved it, when and why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<DeadLetterResolution>,
     /// The event itself; absent once retention has removed it.
@@ -71,7 +71,7 @@ pub struct DeadLetter {
     pub event: Option<Box<RawValue>>,
 }
 
-/// How somebody dealt with a dead letter.
+/// How a dead letter was resolved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeadLetterResolution {
@@ -82,64 +82,64 @@ pub struct DeadLetterResolution {
     /// Why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The event that was published in the place of the old one.
+    /// The event that was published in place of the old one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new_event_id: Option<Uuid>,
 }
 
-/// Which dead letters are meant. What is absent does not narrow.
+/// A filter of dead letters. An absent member selects all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeadLetterFilter {
-    /// Whose work.
+    /// The source.
     pub source: Option<DeadLetterSource>,
-    /// Of which handler or subscription.
+    /// The handler or subscription.
     pub name: Option<String>,
-    /// Of which topic's events.
+    /// The topic of the events.
     pub topic: Option<TopicId>,
-    /// Those that were dealt with too.
+    /// Also those that are resolved.
     pub resolved_too: bool,
 }
 
-/// The order to try again.
+/// A request to redrive a dead letter.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RedriveRequest {
-    /// What is to be different.
+    /// The changes to the event.
     #[serde(rename = "override", default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<RedriveOverride>,
     /// Why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Only look whether it could be done.
+    /// Only check whether it is possible.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
 }
 
-/// What is to be different when a dead letter is tried again: a new event takes the place of the old one.
+/// The changes of a redrive: a new event replaces the old one.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
 pub struct RedriveOverride {
-    /// The new event's payload; the old one's when absent.
+    /// The new event's payload; that of the old event when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Box<RawValue>>,
-    /// A new event even where the payload stays.
+    /// Publish a new event even if the payload is the same.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub new_event_id: bool,
 }
 
 object!(RedriveOverride);
 
-/// The order to redrive or discard many dead letters at once.
+/// A request to redrive or discard several dead letters.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BulkResolveRequest {
-    /// Whose work; any when absent.
+    /// The source; all when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<DeadLetterSource>,
-    /// Of which handler or subscription; any when absent.
+    /// The handler or subscription; all when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Of which topic's events; any when absent.
+    /// The topic of the events; all when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topic: Option<TopicId>,
     /// Why.
@@ -150,13 +150,13 @@ pub struct BulkResolveRequest {
     pub dry_run: bool,
 }
 
-/// What an order about many dead letters came to.
+/// The result of a request about several dead letters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BulkResolveOutcome {
     /// How many were redriven or discarded, or would be.
     pub count: u64,
-    /// How many of those that are meant cannot be redriven and stay open: their events are not stored any more or are
+    /// How many of the selected ones cannot be redriven and stay open: their events are no longer stored or are
     /// damaged, or their subscription was deleted.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub skipped: u64,
@@ -167,21 +167,21 @@ const fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// How many dead letters are open, and whose they are.
+/// The number of open dead letters, in total and by source.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeadLetterSummary {
-    /// All of them.
+    /// The total.
     pub count: u64,
     /// By source, name and topic.
     pub items: Vec<DeadLetterCount>,
 }
 
-/// How many dead letters one handler or subscription has in one topic.
+/// The number of open dead letters of one handler or subscription in one topic.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeadLetterCount {
-    /// Whose work.
+    /// The source.
     pub source: DeadLetterSource,
     /// The handler or the subscription.
     pub name: String,

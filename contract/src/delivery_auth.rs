@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How deliveries are authorised. Never shown again.
+/// How deliveries are authorised. Never returned by the API.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase", rename_all_fields = "camelCase", deny_unknown_fields)]
 pub enum DeliveryAuth {
@@ -28,30 +28,30 @@ pub enum DeliveryAuth {
     },
     /// A token fetched by OAuth 2 client credentials.
     OAuth2 {
-        /// Where from.
+        /// The URL of the token endpoint.
         token_url: String,
-        /// The client.
+        /// The client id.
         client_id: String,
-        /// Its secret.
+        /// The client secret.
         client_secret: String,
-        /// What for.
+        /// The scope.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         scope: Option<String>,
-        /// For whom.
+        /// The audience.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         audience: Option<String>,
     },
     /// A client certificate.
     Mtls {
-        /// The chain, PEM.
+        /// The certificate chain, PEM.
         certificate: String,
-        /// Its key, PEM.
+        /// The private key, PEM.
         key: String,
     },
 }
 
 impl DeliveryAuth {
-    /// Which kind it is: all that is ever shown.
+    /// The kind, which is all that the API returns.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {

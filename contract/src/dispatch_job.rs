@@ -11,38 +11,38 @@ use uuid::Uuid;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum JobKind {
-    /// An event, because of a subscription.
+    /// An event of a subscription.
     Event,
-    /// A payload somebody asked to have delivered.
+    /// A task: a payload that a caller provided.
     Task,
 }
 
-/// How a job stands.
+/// The status of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum JobStatus {
-    /// It waits: for a time, for its next try, or for its subscription to be resumed.
+    /// It waits for a time, for its next attempt, or until its subscription is resumed.
     Pending,
-    /// It goes as soon as its group and its pool let it.
+    /// It is sent as soon as its message group and its pool permit.
     Queued,
-    /// It is being delivered by the broker that was asked.
+    /// The broker that responds is delivering it.
     InProgress,
-    /// It was delivered, or a person said that it need not be.
+    /// It was delivered, or an operator has marked it as completed.
     Completed,
     /// It was given up.
     Error,
-    /// A person called it off.
+    /// An operator has cancelled it.
     Cancelled,
-    /// It reached its maximum age before it was delivered, and is a dead letter.
+    /// It reached its maximum age before it was delivered, and became a dead letter.
     Expired,
 }
 
 impl JobStatus {
-    /// Every one of them.
+    /// All statuses.
     pub const ALL: [Self; 7] =
         [Self::Pending, Self::Queued, Self::InProgress, Self::Completed, Self::Error, Self::Cancelled, Self::Expired];
 
-    /// Its name on the wire.
+    /// Its name in JSON.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -57,11 +57,11 @@ impl JobStatus {
     }
 }
 
-/// A job as it stands.
+/// A dispatch job and its state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DispatchJob {
-    /// Stands for the subscription (or the replay, or the task) and the event.
+    /// Identifies the subscription (or the replay, or the task) and the event.
     pub id: String,
     /// What it delivers.
     pub kind: JobKind,
@@ -73,77 +73,77 @@ pub struct DispatchJob {
     /// The replay it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replay: Option<Uuid>,
-    /// The event.
+    /// The event's id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub event: Option<Uuid>,
     /// The event's topic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topic: Option<TopicId>,
-    /// The event's number there.
+    /// The event's sequence there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sequence: Option<Sequence>,
-    /// What the event speaks of.
+    /// The event's subject.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// Where it goes.
+    /// The URL.
     pub target: String,
-    /// How it stands.
+    /// Its status.
     pub status: JobStatus,
     /// `{subscription code}:{group}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message_group: Option<String>,
-    /// What was tried, the last ones where there were many; of jobs long completed nothing is kept.
+    /// Its attempts; only the last ones if there were many, and none of jobs that were completed long ago.
     pub attempts: Vec<JobAttempt>,
-    /// When it goes next, while it waits for a time.
+    /// When it is sent next, while it waits for a time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduled_for: Option<Timestamp>,
-    /// When it grows too old.
+    /// When it reaches its maximum age.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
-    /// That the receiver put it off, and why, while it waits for that.
+    /// The deferral by its receiver, while it waits because of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deferred: Option<JobDeferral>,
-    /// The dead letter it became.
+    /// The id of its dead letter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dead_letter: Option<Uuid>,
-    /// When its event arrived, or it was asked for.
+    /// When its event was stored, or the task was created.
     pub created_at: Timestamp,
 }
 
-/// A job that its receiver put off, which costs no attempt.
+/// A deferral of a job by its receiver, which does not count as an attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobDeferral {
-    /// How often in a row, since the last attempt that counts.
+    /// How often in a row, since the last attempt.
     pub count: u32,
-    /// What the receiver said.
+    /// The receiver's reason.
     pub reason: String,
-    /// When it said so, the last time.
+    /// When it was deferred last.
     pub at: Timestamp,
     /// When the job is sent again.
     pub until: Timestamp,
 }
 
-/// One try of a job.
+/// One attempt of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobAttempt {
-    /// Which one, from 1.
+    /// Its number, from 1.
     pub number: u32,
     /// When it began.
     pub at: Timestamp,
     /// How long it took.
     pub duration_ms: u64,
-    /// The receiver's status, if it came to one.
+    /// The status of the receiver's response, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     /// What went wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<AttemptError>,
-    /// The beginning of the receiver's answer.
+    /// The beginning of the receiver's response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<String>,
-    /// What fenced it.
+    /// Its fencing token.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub token: FencingToken,
 }
@@ -152,26 +152,26 @@ fn is_zero(token: &FencingToken) -> bool {
     *token == FencingToken::ZERO
 }
 
-/// What went wrong with a try.
+/// The error of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AttemptError {
-    /// What kind: `timeout`, `http_5xx`, …
+    /// The class: `timeout`, `http_5xx`, …
     pub class: String,
-    /// What there is to say.
+    /// The message.
     pub message: String,
 }
 
-/// Which jobs are meant. What is absent does not narrow.
+/// A filter of jobs. An absent member selects all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JobFilter {
-    /// How they stand.
+    /// The status.
     pub status: Option<JobStatus>,
-    /// Of this subscription, by id or code.
+    /// The subscription, by id or code.
     pub subscription: Option<String>,
-    /// Of this event.
+    /// The event.
     pub event: Option<Uuid>,
-    /// Of this message group, as jobs show it.
+    /// The message group, as in a job.
     pub group: Option<String>,
 }
 
@@ -179,54 +179,54 @@ pub struct JobFilter {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
 pub struct NewTask {
-    /// What it is about, for people and programs.
+    /// A name of its kind, for people and programs.
     pub code: String,
     /// The URL.
     pub target: String,
-    /// Any JSON.
+    /// The payload: any JSON.
     pub payload: Box<RawValue>,
-    /// Tasks of one group keep their order, as `mode` says.
+    /// Tasks of one group are delivered in order, according to `mode`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_group: Option<String>,
-    /// What order.
+    /// The order.
     #[serde(default)]
     pub mode: DispatchMode,
-    /// Which pool; `default` when absent.
+    /// The pool; `default` when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// Not before this.
+    /// The earliest time of the first attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled_for: Option<Timestamp>,
 }
 
-/// Concurrency and rate shared by subscriptions.
+/// A pool: concurrency and rate that subscriptions and tasks share.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
 pub struct Pool {
     /// Its name.
     pub code: String,
-    /// Most deliveries at a time.
+    /// The maximum number of deliveries at the same time.
     pub concurrency: u32,
-    /// Most deliveries begun in a minute; absent: as many as it takes.
+    /// The maximum number of deliveries started per minute; absent: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_per_minute: Option<u32>,
 }
 
 object!(NewTask Pool);
 
-/// What is to be different about a pool.
+/// A change of a pool. Absent members stay as they are.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PoolChange {
-    /// Most deliveries at a time.
+    /// The maximum number of deliveries at the same time.
     #[serde(deserialize_with = "required", skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
-    /// Most deliveries begun in a minute; null: as many as it takes.
+    /// The maximum number of deliveries started per minute; null: no limit.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub rate_per_minute: Option<Option<u32>>,
 }
 
-/// The schedule of tries where nobody says otherwise.
+/// The default waits between attempts.
 #[must_use]
 pub fn default_retry_schedule() -> Vec<IsoDuration> {
     [5, 30, 120, 600, 3600, 21_600, 43_200].map(IsoDuration::seconds).to_vec()

@@ -1,9 +1,9 @@
-//! A length of time as ISO 8601 writes it: `PT30S`, `P30D`, `P1DT12H`, `P2W`.
+//! A duration in the form of ISO 8601: `PT30S`, `P30D`, `P1DT12H`, `P2W`.
 //!
 //! - A day is 24 hours. Months and years have no fixed length and are refused.
-//! - Zero is a length; a negative one is not, nor is one beyond a hundred years.
+//! - Zero is valid; a negative duration and one beyond a hundred years are not.
 //! - It is printed as it was sent and compared by its length: `PT24H` equals `P1D`.
-//! - Days may also stand behind the `T` (`PT30D`), as the seeds write them.
+//! - Days are also accepted behind the `T` (`PT30D`).
 
 use crate::{Error, Kind};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -14,7 +14,7 @@ use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A length of time. Two are equal when they are equally long, however they were spelt.
+/// A duration. Two are equal if they are equally long, however they are spelt.
 #[derive(Debug, Clone)]
 pub struct IsoDuration {
     text: Box<str>,
@@ -22,7 +22,7 @@ pub struct IsoDuration {
 }
 
 impl IsoDuration {
-    /// This many hours; clamped to what a span can be (see [`Span::seconds`]).
+    /// This many hours; clamped like [`IsoDuration::seconds`].
     #[must_use]
     pub fn hours(hours: i64) -> Self {
         let hours = u64::try_from(hours).unwrap_or(0).min(SECONDS_MAX / HOUR);
@@ -118,7 +118,7 @@ const SECONDS_MAX: u64 = 36_525 * DAY;
 /// More than any sensible spelling needs.
 const TEXT_BYTES_MAX: usize = 64;
 
-/// Why a text is not a span. The submitted text is never part of it.
+/// Why a text is not a duration. The submitted text is never part of the message.
 type DurationFault = &'static str;
 
 const NOT_A_DURATION: DurationFault =
@@ -145,7 +145,7 @@ fn length_of(text: &str) -> Result<Duration, DurationFault> {
     sum.finish()
 }
 
-/// Seconds in the unit that a letter before the `T` stands for.
+/// The seconds in the unit of a letter before the `T`.
 fn date_unit(designator: char) -> Result<u64, DurationFault> {
     match designator {
         'W' => Ok(WEEK),
@@ -155,7 +155,7 @@ fn date_unit(designator: char) -> Result<u64, DurationFault> {
     }
 }
 
-/// Seconds in the unit that a letter behind the `T` stands for.
+/// The seconds in the unit of a letter behind the `T`.
 fn time_unit(designator: char) -> Result<u64, DurationFault> {
     match designator {
         'D' => Ok(DAY),

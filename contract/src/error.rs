@@ -1,7 +1,7 @@
 //! One error for the whole broker, with one closed table of kinds.
 //!
-//! - The caller is told what to do ([`Error::detail`]); submitted values are never quoted back.
-//! - The operator's side of the story travels as [`std::error::Error::source`] and is for the log only.
+//! - [`Error::detail`] tells the caller what to do; submitted values are never part of it.
+//! - The cause for the operator is [`std::error::Error::source`], and is only written to the log output.
 
 use crate::{AggregateSequence, Offset, Sequence};
 use serde::Serialize;
@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// What every fallible call of the broker answers.
+/// The result of every fallible call of the broker.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 macro_rules! kinds {
@@ -23,19 +23,19 @@ macro_rules! kinds {
             /// All kinds, in the order of the table.
             pub const ALL: &'static [Kind] = &[$(Kind::$kind,)*];
 
-            /// The code programs branch on.
+            /// The code for programs.
             #[must_use]
             pub const fn code(self) -> &'static str { match self { $(Kind::$kind => $code,)* } }
             /// The HTTP status.
             #[must_use]
             pub const fn status(self) -> u16 { match self { $(Kind::$kind => $status,)* } }
-            /// A short human title, the same for every error of the kind.
+            /// A short title for people, the same for every error of the kind.
             #[must_use]
             pub const fn title(self) -> &'static str { match self { $(Kind::$kind => $title,)* } }
             /// Whether the same request may succeed later.
             #[must_use]
             pub const fn is_retryable(self) -> bool { match self { $(Kind::$kind => $retry,)* } }
-            /// Whether something was stored all the same.
+            /// Whether something was stored although the request failed.
             #[must_use]
             pub const fn had_effect(self) -> bool { match self { $(Kind::$kind => $effect,)* } }
         }
@@ -58,11 +58,11 @@ kinds! {
     Unauthenticated     = "EVENT_BROKER_UNAUTHENTICATED",       401, "Not authenticated",           false, false;
     /// Known, but not allowed.
     Forbidden           = "EVENT_BROKER_FORBIDDEN",             403, "Not allowed",                 false, false;
-    /// No such event, topic, type, consumer, …
+    /// There is no such event, topic, type, consumer, …
     NotFound            = "EVENT_BROKER_NOT_FOUND",             404, "Not found",                   false, false;
-    /// The resource does not know that method.
+    /// The resource does not have this method.
     MethodNotAllowed    = "EVENT_BROKER_METHOD_NOT_ALLOWED",    405, "Method not allowed",          false, false;
-    /// No representation the caller accepts.
+    /// There is no representation that the caller accepts.
     NotAcceptable       = "EVENT_BROKER_NOT_ACCEPTABLE",        406, "Not acceptable",              false, false;
     /// The request did not arrive in time.
     RequestTimeout      = "EVENT_BROKER_REQUEST_TIMEOUT",       408, "Request timeout",             true,  false;
@@ -70,46 +70,46 @@ kinds! {
     SequenceExists      = "EVENT_BROKER_SEQUENCE_EXISTS",       409, "Sequence exists",             false, false;
     /// `expectedAggregateSequence` is not the aggregate's.
     ExpectedSequence    = "EVENT_BROKER_EXPECTED_SEQUENCE",     409, "Unexpected aggregate sequence", false, false;
-    /// Same idempotency key, other `data`, and the topic says `reject`.
+    /// The same idempotency key with other `data`, in a topic with `onPayloadMismatch: reject`.
     EventIdReuse        = "EVENT_BROKER_EVENT_ID_REUSE",        409, "Idempotency key reused",      false, false;
-    /// Something else is registered under that name.
+    /// Another definition is registered under this name.
     AlreadyExists       = "EVENT_BROKER_ALREADY_EXISTS",        409, "Already exists",              false, false;
-    /// The token no longer holds the claim.
+    /// The claim is no longer held with this token.
     ClaimLost           = "EVENT_BROKER_CLAIM_LOST",            409, "Claim lost",                  false, false;
-    /// The verb does not fit the status.
+    /// The operation is not possible in this status.
     InvalidState        = "EVENT_BROKER_INVALID_STATE",         409, "Invalid state",               false, false;
-    /// `Idempotency-Key` seen with another body.
+    /// The `Idempotency-Key` was used with another request.
     IdempotencyKeyReuse = "idempotency_key_reuse",              409, "Idempotency-Key reused",      false, false;
-    /// The first request with that `Idempotency-Key` is still running.
+    /// The first request with this `Idempotency-Key` is still in flight.
     IdempotencyKeyInFlight = "idempotency_key_in_flight",       409, "Idempotency-Key in flight",   true,  false;
-    /// The asked range is gone.
+    /// The requested range was removed.
     Trimmed             = "EVENT_BROKER_TRIMMED",               410, "Trimmed",                     false, false;
-    /// One event over the limit.
+    /// An event or a body is larger than the limit.
     PayloadTooLarge     = "EVENT_BROKER_PAYLOAD_TOO_LARGE",     413, "Payload too large",           false, false;
-    /// Path and query are longer than the server takes.
+    /// Path and query are longer than the server accepts.
     UriTooLong          = "EVENT_BROKER_URI_TOO_LONG",          414, "URI too long",                false, false;
     /// The body's media type is unknown.
     UnsupportedMediaType = "EVENT_BROKER_UNSUPPORTED_MEDIA_TYPE", 415, "Unsupported media type",    false, false;
     /// The request is for a host that this server does not answer for.
     Misdirected         = "EVENT_BROKER_MISDIRECTED",           421, "Misdirected request",         false, false;
-    /// The request does not fit the rules: schema, unknown type, missing member, bad CEL, …
+    /// The request is invalid: schema, unknown type, missing member, invalid CEL, …
     Validation          = "EVENT_BROKER_VALIDATION_ERROR",      422, "Validation failed",           false, false;
-    /// A sibling of its atomic unit was refused.
+    /// Another event of its atomic unit was refused.
     BatchAborted        = "EVENT_BROKER_BATCH_ABORTED",         424, "Batch aborted",               false, false;
-    /// A limit or the caller's rate.
+    /// A limit of the broker or of the caller is reached.
     Overloaded          = "EVENT_BROKER_OVERLOADED",            429, "Overloaded",                  true,  false;
-    /// More or larger headers than the server takes.
+    /// More or larger headers than the server accepts.
     HeadersTooLarge     = "EVENT_BROKER_HEADERS_TOO_LARGE",     431, "Headers too large",           false, false;
-    /// A transfer coding this server does not decode.
+    /// A transfer coding that this server does not decode.
     NotImplemented      = "EVENT_BROKER_NOT_IMPLEMENTED",       501, "Not implemented",             false, false;
-    /// The log is poisoned or its server unreachable. Whether the very request that broke it was kept is not known.
+    /// The log is poisoned or its server unreachable. Whether the request that found this out was stored is unknown.
     Unavailable         = "EVENT_BROKER_UNAVAILABLE",           503, "Unavailable",                 true,  false;
-    /// A projection did not get there in time; for a publish the event is stored.
+    /// A projection did not reach the offset in time; after a publish the event is stored.
     ProjectionTimeout   = "EVENT_BROKER_PROJECTION_TIMEOUT",    504, "Projection timed out",        true,  true;
 }
 
 impl Kind {
-    /// The kind and the detail of an error that was printed, as serde's errors print those they carry.
+    /// The kind and the detail of an error that was printed, for example by an error of serde.
     #[must_use]
     pub fn of_text(text: &str) -> Option<(Self, &str)> {
         let (code, detail) = text.split_once(": ")?;
@@ -117,7 +117,7 @@ impl Kind {
     }
 }
 
-/// One reason among several why a request was refused.
+/// One of the reasons why a request was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Violation {
     /// JSON pointer from the event (or the request body) to the offending member.
@@ -127,9 +127,9 @@ pub struct Violation {
 }
 
 impl Violation {
-    /// What is wrong with a text that holds one: neither PostgreSQL nor most receivers could keep it.
+    /// The detail for a text with a NUL character: neither PostgreSQL nor most receivers can store it.
     pub const NUL: &'static str = "contains a NUL character";
-    /// What is wrong with a tenant that is the nil UUID: stored events without a tenant carry it.
+    /// The detail for a tenant that is the nil UUID: stored events without a tenant have it.
     pub const NIL_TENANT: &'static str = "must not be the nil UUID, which is no tenant";
 
     /// A violation at `pointer`.
@@ -138,12 +138,12 @@ impl Violation {
     }
 }
 
-/// A refusal, or a failure, with everything the caller may know about it.
+/// A refusal or a failure, with everything that the caller may know.
 #[derive(Debug, Clone)]
 pub struct Error {
     kind: Kind,
     detail: Cow<'static, str>,
-    /// Boxed so that the happy path's `Result` stays small.
+    /// Boxed so that `Result` stays small.
     more: Option<Box<ErrorDetails>>,
 }
 
@@ -167,7 +167,7 @@ impl Error {
     pub fn invalid(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
         let violation = Violation::new(pointer, detail);
         let Violation { pointer, detail } = &violation;
-        // Said of a member, it reads as a sentence with the member in front.
+        // The detail of a member continues a sentence that starts with the member.
         let sentence = match detail.starts_with(char::is_lowercase) {
             true => format!("`{}` {detail}.", pointer.trim_start_matches('/')),
             false => detail.clone(),
@@ -175,13 +175,13 @@ impl Error {
         Self::new(Kind::Validation, sentence).with_violations(vec![violation])
     }
 
-    /// No such thing, or none the caller may see.
+    /// There is no such thing, or none that the caller may see.
     #[must_use]
     pub fn not_found(what: &'static str) -> Self {
         Self::new(Kind::NotFound, format!("No such {what}."))
     }
 
-    /// The asked range is gone; `earliest` is the first sequence that can be read.
+    /// The requested range was removed; `earliest` is the first sequence that can be read.
     #[must_use]
     pub fn trimmed(earliest: Sequence) -> Self {
         let detail = "That part of the topic has been removed by retention; go on with `resumeOffset` as the offset. \
@@ -189,7 +189,7 @@ impl Error {
         Self::new(Kind::Trimmed, detail).with_earliest(earliest)
     }
 
-    /// The aggregate stands at `actual`, not where the caller expected it.
+    /// The aggregate sequence is `actual`, not the one that the caller expected.
     #[must_use]
     pub fn expected_sequence(actual: AggregateSequence) -> Self {
         let detail =
@@ -197,7 +197,7 @@ impl Error {
         Self::new(Kind::ExpectedSequence, detail).with_actual(actual.get())
     }
 
-    /// The same error with the number at which the thing really stands.
+    /// The same error with the actual number.
     #[must_use]
     pub fn with_actual(mut self, actual: u64) -> Self {
         self.more().actual = Some(actual);
@@ -211,53 +211,53 @@ impl Error {
         self
     }
 
-    /// The same error with the event that is stored all the same.
+    /// The same error with the event that is stored.
     #[must_use]
     pub fn with_stored(mut self, id: Uuid, sequence: Sequence) -> Self {
         self.more().stored = Some((id, sequence));
         self
     }
 
-    /// The same error with every single reason.
+    /// The same error with all violations.
     #[must_use]
     pub fn with_violations(mut self, violations: Vec<Violation>) -> Self {
         self.more().violations = violations;
         self
     }
 
-    /// The same error with the operator's side of the story.
+    /// The same error with its cause, for the log output.
     #[must_use]
     pub fn with_source(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
         self.more().source = Some(Arc::new(source));
         self
     }
 
-    /// The same error with the time after which trying again makes sense.
+    /// The same error with the time after which to retry.
     #[must_use]
     pub fn with_retry_after(mut self, seconds: u32) -> Self {
         self.more().retry_after_seconds = Some(seconds);
         self
     }
 
-    /// Which row of the table this is.
+    /// The kind.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// What to do about it.
+    /// The detail: what is wrong, and what to do about it.
     #[must_use]
     pub fn detail(&self) -> &str {
         &self.detail
     }
 
-    /// Every single reason, where there are several places to look at.
+    /// All violations, if there are several.
     #[must_use]
     pub fn violations(&self) -> &[Violation] {
         self.more.as_ref().map_or(&[], |more| &more.violations)
     }
 
-    /// Where it really stands: the aggregate, for [`Kind::ExpectedSequence`]; the checkpoint, for [`Kind::InvalidState`].
+    /// The actual number: of the aggregate, for [`Kind::ExpectedSequence`]; of the checkpoint, for [`Kind::InvalidState`].
     #[must_use]
     pub fn actual(&self) -> Option<u64> {
         self.more.as_ref().and_then(|more| more.actual)
@@ -269,19 +269,19 @@ impl Error {
         self.more.as_ref().and_then(|more| more.earliest)
     }
 
-    /// The offset to go on with, for [`Kind::Trimmed`]: the one before [`Error::earliest`].
+    /// The offset to continue after, for [`Kind::Trimmed`]: the one before [`Error::earliest`].
     #[must_use]
     pub fn resume_offset(&self) -> Option<Offset> {
         self.earliest().map(|earliest| Offset(earliest.get().saturating_sub(1)))
     }
 
-    /// The event that is stored all the same, for [`Kind::ProjectionTimeout`].
+    /// The event that is stored, for [`Kind::ProjectionTimeout`].
     #[must_use]
     pub fn stored(&self) -> Option<(Uuid, Sequence)> {
         self.more.as_ref().and_then(|more| more.stored)
     }
 
-    /// When to try again, in seconds.
+    /// When to retry, in seconds.
     #[must_use]
     pub fn retry_after_seconds(&self) -> Option<u32> {
         self.more.as_ref().and_then(|more| more.retry_after_seconds)

@@ -1,6 +1,6 @@
-//! The event: what a producer hands in, and what the broker keeps for ever.
+//! The event: as a producer submits it, and as the broker stores it.
 //!
-//! `data` is JSON text from request to disk to answer; nothing in between prints it anew.
+//! `data` is JSON text from the request to the disk and to the response; it is never printed again.
 
 use crate::object::{ObjectOnly, object};
 use crate::{
@@ -22,73 +22,73 @@ pub use exported::{ExportedEvent, ExportedMembers, ExportedNumbers};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
 pub struct NewEvent {
-    /// Made by the broker (version 4) when absent.
+    /// The event's id; generated (version 4) when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<Uuid>,
-    /// The id of the CloudEvent it came as, where that is not `id` in its usual spelling. Our own JSON has no member for it.
+    /// The original id of a CloudEvent, if it differs from `id` in its canonical spelling. Not a member of the JSON form.
     #[serde(skip)]
     pub cloud_event_id: Option<String>,
-    /// The media type of `data` as a CloudEvent said it, where that is not `application/json`. Our own JSON has no member for
-    /// it.
+    /// The media type of a CloudEvent's `data`, if it is not `application/json`. Not a member of the JSON
+    /// form.
     #[serde(skip)]
     pub data_content_type: Option<String>,
-    /// The numbers of an event that another broker exported. Our own JSON has no member for them.
+    /// The numbers of an event that another broker exported. Not members of the JSON form.
     #[serde(skip)]
     pub exported: Option<Box<ExportedNumbers>>,
-    /// A registered event type.
+    /// Its event type.
     #[serde(rename = "type")]
     pub event_type: EventTypeId,
-    /// Optional, because the type names it; a different one is refused.
+    /// Its topic. Optional, because the type names it; another topic is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topic: Option<TopicId>,
-    /// The time of arrival when absent.
+    /// When it happened; the time of arrival when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub occurred_at: Option<Timestamp>,
-    /// Which program speaks.
+    /// The program that publishes it.
     pub source: String,
-    /// What the event speaks of; required unless the type allows none.
+    /// What the event is about; required unless the type allows events without a subject.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// What kind of thing the subject is.
+    /// The type of the subject.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject_type: Option<SubjectTypeId>,
-    /// Whose event it is.
+    /// Its tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<Uuid>,
     /// Version of the type's schema, `MAJOR.MINOR`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_version: Option<String>,
-    /// "Must become exactly this sequence."
+    /// The sequence that the event must be assigned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<i64>,
-    /// The aggregate's last sequence as the caller knows it; 0: it must be new.
+    /// The aggregate's last sequence as the caller knows it; 0: the aggregate must be new.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_aggregate_sequence: Option<AggregateSequence>,
     /// W3C trace context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_parent: Option<String>,
-    /// Groups what belongs to one business transaction.
+    /// The id of the business transaction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
-    /// The event that caused this one.
+    /// The id of the event that caused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub causation_id: Option<String>,
     /// Jobs of one message group are delivered in order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_group: Option<String>,
-    /// Replaces the whole idempotency key by this, within topic and tenant.
+    /// Replaces the idempotency key, within topic and tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deduplication_id: Option<String>,
-    /// The request that led to this event.
+    /// The id of the request that led to this event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// Who did it.
+    /// The actor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<Actor>,
-    /// Searchable labels. They may be submitted as `contextData`, a list of `{key, value}`, too.
+    /// Labels that readers can filter by. `contextData`, a list of `{key, value}`, is accepted as well.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub context: BTreeMap<String, String>,
-    /// The payload: a JSON object, kept as it was spelt.
+    /// The payload: a JSON object, kept as it is spelt.
     pub data: Box<RawValue>,
 }
 
@@ -107,7 +107,7 @@ impl<'de> Deserialize<'de> for NewEvent {
 }
 
 impl NewEvent {
-    /// An event with the two members no other can stand in for.
+    /// An event with only the required members.
     #[must_use]
     pub fn new(event_type: EventTypeId, source: impl Into<String>, data: Box<RawValue>) -> Self {
         Self {
@@ -146,24 +146,24 @@ impl NewEvent {
     }
 }
 
-/// Who caused an event.
+/// The actor that caused an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct Actor {
-    /// What kind of actor.
+    /// Its kind.
     #[serde(rename = "type")]
     pub actor_type: ActorType,
     /// Its id in its own system.
     pub id: String,
 }
 
-/// What kind of actor caused an event.
+/// The kind of an actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ActorType {
     /// A person.
     User,
-    /// A program with credentials of its own.
+    /// A program with its own credentials.
     ServicePrincipal,
     /// The platform itself.
     System,
@@ -187,37 +187,37 @@ impl ActorType {
 pub struct Event {
     /// Its id.
     pub id: Uuid,
-    /// The id of the CloudEvent it came as, where that is not `id` in its usual spelling.
+    /// The original id of a CloudEvent, if it differs from `id` in its canonical spelling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cloud_event_id: Option<String>,
-    /// The media type of `data`, where it came as a CloudEvent with another than `application/json`.
+    /// The media type of a CloudEvent's `data`, if it is not `application/json`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_content_type: Option<String>,
-    /// Its type, spelt as the producer did.
+    /// Its type, as the producer spelt it.
     #[serde(rename = "type")]
     pub event_type: EventTypeId,
     /// The topic it was stored in.
     pub topic: TopicId,
-    /// Its number in the topic.
+    /// Its sequence in the topic.
     pub sequence: Sequence,
-    /// Its number in the aggregate; absent where it speaks of none.
+    /// Its aggregate sequence; absent without an aggregate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aggregate_sequence: Option<AggregateSequence>,
-    /// Its number in the log.
+    /// Its position in the log.
     pub position: Position,
     /// When it happened.
     pub occurred_at: Timestamp,
     /// When the broker stored it.
     pub created_at: Timestamp,
-    /// Which program spoke.
+    /// The program that published it.
     pub source: String,
-    /// What it speaks of.
+    /// What it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// What kind of thing that is.
+    /// The type of the subject.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject_type: Option<SubjectTypeId>,
-    /// Whose event it is.
+    /// Its tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<Uuid>,
     /// Version of the type's schema.
@@ -226,36 +226,36 @@ pub struct Event {
     /// W3C trace context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_parent: Option<String>,
-    /// Groups what belongs to one business transaction.
+    /// The id of the business transaction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
-    /// The event that caused this one.
+    /// The id of the event that caused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub causation_id: Option<String>,
     /// Jobs of one message group are delivered in order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_group: Option<String>,
-    /// What deduplicated it.
+    /// The idempotency key of its producer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deduplication_id: Option<String>,
-    /// The request that led to it.
+    /// The id of the request that led to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// Who did it.
+    /// The actor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<Actor>,
-    /// Where it was published again: the sequence at which it was first stored. The id is the first one's.
+    /// For a republished event: the sequence of the original, whose id it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub republish_of: Option<Sequence>,
-    /// Searchable labels.
+    /// Labels that readers can filter by.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub context: BTreeMap<String, String>,
-    /// The payload, as it was spelt.
+    /// The payload, as the producer spelt it.
     pub data: Box<RawValue>,
 }
 
 impl From<Event> for NewEvent {
-    /// The event to be published again: what the log assigned is left aside.
+    /// The event for a new submission, without the numbers that the log assigned.
     fn from(event: Event) -> Self {
         Self {
             id: Some(event.id),
@@ -285,14 +285,14 @@ impl From<Event> for NewEvent {
     }
 }
 
-/// A stored event as the log keeps it: its numbers, and the JSON text that is served.
+/// A stored event: its numbers, and the JSON text that is returned to readers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredEvent {
-    /// Its number in the log.
+    /// Its position in the log.
     pub position: Position,
-    /// Its number in the topic.
+    /// Its sequence in the topic.
     pub sequence: Sequence,
-    /// Its number in the aggregate; 0 where it speaks of none.
+    /// Its aggregate sequence; 0 without an aggregate.
     pub aggregate_sequence: AggregateSequence,
     /// Its id.
     pub id: Uuid,
@@ -312,14 +312,14 @@ impl StoredEvent {
     }
 }
 
-/// A program instance that publishes; scopes the idempotency key.
+/// A program instance that publishes; it scopes the idempotency keys.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ProducerId(pub String);
 
-/// What became of a submitted event that was not refused.
+/// The result for an event that was not refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublishedEvent {
-    /// The stored event: the new one, or the one it repeats.
+    /// The stored event: the new one, or the original of a duplicate.
     pub event: StoredEvent,
     /// Whether it is new.
     pub outcome: PublishOutcome,
@@ -334,12 +334,12 @@ pub enum PublishOutcome {
     Created,
     /// Stored before under the same idempotency key.
     Duplicate {
-        /// The first submission's `data` was another, and the topic wants to be told.
+        /// Whether the original has other `data`, in a topic with `onPayloadMismatch: flag`.
         payload_mismatch: bool,
     },
 }
 
-/// How much of a batch stands or falls together.
+/// Which events of a batch are atomic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Atomicity {
     /// The events of one topic; other topics are unaffected.
@@ -347,18 +347,18 @@ pub enum Atomicity {
     PerTopic,
     /// The whole request.
     All,
-    /// Each event by itself; the order is kept.
+    /// Each event separately; the order is kept.
     Each,
 }
 
-/// A submitted event that could not be read, and as much of it as its topic can be told from.
+/// A submitted event that could not be parsed, with what is needed to find its topic.
 #[derive(Debug, Clone)]
 pub struct UnreadableEvent {
-    /// Why not.
+    /// The error.
     pub error: Error,
-    /// Its type, where at least that was there.
+    /// Its type, if it has one.
     pub event_type: Option<EventTypeId>,
 }
 
-/// What became of a batch: one result per event, in the order submitted.
+/// The results of a batch: one per event, in the order of submission.
 pub type BatchOutcome = Vec<Result<PublishedEvent>>;

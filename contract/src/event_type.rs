@@ -1,47 +1,47 @@
-//! The event type: the registered name, schema versions and subject types an event claims.
+//! Event types: registered names with schema versions and allowed subject types.
 
 use crate::{EventTypeId, NewVersion, RegisteredVersion, SubjectTypeId, Timestamp, TopicId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// An event type as one asks for it.
+/// A definition of an event type.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewEventType {
     /// Its name.
     pub id: EventTypeId,
-    /// The topic its events go to; absent: the configuration's routes decide.
+    /// The topic of its events; absent: the configuration's routes decide.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topic: Option<TopicId>,
-    /// For people.
+    /// A description for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What its events may speak of; empty: anything.
+    /// The subject types that its events may have; empty: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed_subject_types: Vec<SubjectTypeId>,
-    /// How a subject is written as a link.
+    /// A template for links to subjects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject_ref_template: Option<String>,
-    /// JSON Schema (draft-07 or 2020-12) of the payload, as version 1.0; absent, and no `versions`: any object.
+    /// The JSON Schema (draft-07 or 2020-12) of the payload, as version 1.0. Without it and without `versions`: any object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_schema: Option<Value>,
-    /// Instead of `dataSchema`: versions that are CURRENT at once, or DEPRECATED where there is a higher minor.
+    /// Instead of `dataSchema`: versions, which are CURRENT at once, or DEPRECATED if there is a higher minor version.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub versions: Vec<NewVersion>,
-    /// What the schema describes; absent: told by its shape.
+    /// What the schema describes; absent: detected from its form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema_target: Option<SchemaTarget>,
     /// Whether its events may have no subject.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub subject_optional: bool,
-    /// Whether its events end what they speak of: in a topic that keeps the latest event per aggregate, the aggregate goes
-    /// with it once the topic's retention is over.
+    /// Whether its events are tombstones: in a compacted topic the aggregate is removed
+    /// with the tombstone when its retention ends.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tombstone: bool,
 }
 
 impl NewEventType {
-    /// An event type that takes any object about anything.
+    /// An event type that accepts any object about any subject.
     #[must_use]
     pub fn new(id: EventTypeId) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl NewEventType {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EventType {
-    /// What was asked for. Its `versions` are empty: those below are they, and what became of them.
+    /// The definition. Its `versions` are empty; they are listed below with their status.
     #[serde(flatten)]
     pub definition: NewEventType,
     /// When it was registered.
@@ -76,12 +76,21 @@ pub struct EventType {
     pub archived: bool,
 }
 
+impl EventType {
+    /// The size of all its schemas, in bytes.
+    #[must_use]
+    pub fn schema_bytes(&self) -> usize {
+        let versions = self.versions.iter().map(|version| &version.definition.schema);
+        versions.chain(&self.definition.data_schema).map(|schema| schema.to_string().len()).sum()
+    }
+}
+
 /// What a schema describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SchemaTarget {
     /// The event's `subject`, `subjectType` and `data`.
     Event,
-    /// `data` alone.
+    /// Only `data`.
     Data,
 }

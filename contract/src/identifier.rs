@@ -5,11 +5,11 @@
 //! - Whoever holds an [`Identifier`] holds a valid one; it is kept, compared and printed as it was sent.
 //! - Event and subject types compare by [`Identifier::key`], so the GTS ids `X` and `X~` are one type; topics compare
 //!   exactly. Codes have no `~` and always compare exactly.
-//! - How strict the grammar is depends on the [`Profile`]. There is one door for it, [`under_profile`]: every identifier and
-//!   pattern that is parsed inside, by whatever parser, is held to the profile. Outside of it the profile is relaxed, which
-//!   is what everything that reads stored data needs: a log may be older than its broker's settings.
+//! - How strict the grammar is depends on the [`IdentifierProfile`]. [`under_profile`] sets it: every identifier and
+//!   pattern that is parsed inside, by any parser, is checked against the profile. Outside the profile is relaxed, which
+//!   is what code that reads stored data needs: a log may be older than the settings of its broker.
 //!
-//! Which ids are known, and what they mean, is the registry's business.
+//! Which ids are registered, and what they mean, is known to the registry.
 
 mod code;
 mod gts;

@@ -1,10 +1,10 @@
-//! JSON read strictly, and the byte form it is compared by.
+//! Strict parsing of JSON, and the byte form by which it is compared.
 //!
 //! - No member name twice in an object, no NUL in any text, no nesting beyond a limit, no number beyond the largest double:
-//!   each a validation error that points at the place. Everything else `serde_json` refuses is malformed, told by line and column.
-//! - The limit is checked on the way in, so a deep text costs no more than the levels allowed.
-//! - The submitted text is never quoted; a pointer names members only.
-//! - Two texts that are equal as JSON have one digest form, unequal ones never share it. (Numbers are what
+//!   each is a validation error with a pointer. Everything else that `serde_json` refuses is malformed, with line and column.
+//! - The limit is checked while parsing, so a deeply nested text costs no more than the allowed levels.
+//! - The submitted text is never quoted; a pointer contains only member names.
+//! - Two texts that are equal as JSON have the same digest form; unequal texts never share it. (Numbers are what
 //!   `serde_json` makes of them: beyond 64 bits, or with a fraction, the nearest double.)
 
 use crate::{Error, Kind, Violation};
@@ -71,15 +71,15 @@ pub fn digest_form(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// `serde_json` stops at 128 levels by itself; ours must come first to be told apart.
+/// `serde_json` stops at 128 levels by itself; this limit must come first to be reported as such.
 const DEPTH_MAX: usize = 127;
-/// What is said of a number that no double can hold.
+/// The detail for a number that no double can represent.
 pub const NUMBER_TOO_LARGE: &str =
     "The number is too large: at most about 1.8e308, the largest double. Send it as text.";
-/// Longest pointer in an answer, in bytes.
+/// The longest pointer in a response, in bytes.
 const POINTER_BYTES_MAX: usize = 256;
 
-/// Where in the document we are: a list up the call stack, turned into text only when something is wrong.
+/// The place in the document: a list up the call stack, turned into text only for an error.
 enum JsonPath<'a> {
     Root,
     Member(&'a JsonPath<'a>, &'a str),
@@ -87,14 +87,14 @@ enum JsonPath<'a> {
 }
 
 impl JsonPath<'_> {
-    /// The RFC 6901 pointer; where that is too long, the pointer of the nearest place around it that fits.
+    /// The RFC 6901 pointer; if it is too long, the pointer of the nearest enclosing place that fits.
     fn pointer(&self) -> String {
         let mut pointer = String::new();
         self.write(&mut pointer);
         pointer
     }
 
-    /// Appends the pointer and says whether all of it fitted.
+    /// Appends the pointer; returns whether all of it fitted.
     fn write(&self, pointer: &mut String) -> bool {
         let (around, step) = match self {
             JsonPath::Root => return true,
@@ -114,7 +114,7 @@ impl JsonPath<'_> {
 struct StrictVisitor<'a> {
     place: &'a JsonPath<'a>,
     levels_left: usize,
-    /// What was wrong, since an error of `serde` carries only a message.
+    /// The violation, since an error of `serde` carries only a message.
     fault: &'a Cell<Option<Violation>>,
 }
 
@@ -136,8 +136,8 @@ impl<'a> StrictVisitor<'a> {
         if text.as_bytes().contains(&0) { Err(self.refuse(self.place, "Text must not contain NUL.")) } else { Ok(()) }
     }
 
-    /// The same error, with its place where it is about a number that `serde_json` cannot hold: it tells only line and
-    /// column of that.
+    /// The same error, with its place if it is about a number that `serde_json` cannot represent: that error has only line and
+    /// column.
     fn located<E: serde::de::Error>(&self, place: &JsonPath<'_>, error: E) -> E {
         let fault = self.fault.take();
         let is_new = fault.is_none() && is_out_of_range(&error);
@@ -213,7 +213,7 @@ impl<'de> Visitor<'de> for StrictVisitor<'_> {
         self.descend()?;
         let mut members = Map::new();
         while let Some(name) = source.next_key::<String>()? {
-            // A name with NUL is told at the object that holds it, so that no pointer has one.
+            // A name with NUL is reported at its object, so that no pointer contains NUL.
             self.no_nul(&name)?;
             match members.entry(name) {
                 Entry::Vacant(slot) => {
@@ -232,12 +232,12 @@ impl<'de> Visitor<'de> for StrictVisitor<'_> {
     }
 }
 
-/// Whether `serde_json` found a number that no double can hold. Its errors can be told apart by their text alone.
+/// Whether `serde_json` found a number that no double can represent. Its errors can be distinguished only by their text.
 fn is_out_of_range(error: &impl fmt::Display) -> bool {
     error.to_string().starts_with("number out of range")
 }
 
-/// `serde_json` words a syntax error without quoting the text; of any other we tell only the place.
+/// `serde_json` describes a syntax error without quoting the text; of other errors only the place is reported.
 fn malformed(error: &serde_json::Error) -> Error {
     let (line, column) = (error.line(), error.column());
     let detail = if error.is_data() {
@@ -274,7 +274,7 @@ fn digest_number(number: &Number, out: &mut Vec<u8>) {
     out.extend_from_slice(&(bits as u64).to_be_bytes());
 }
 
-/// The integer that a number is, if it is one between -2^63 and 2^64.
+/// The integer value of a number, if it is an integer between -2^63 and 2^64.
 fn integral(number: &Number) -> Option<i128> {
     let written = number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from));
     written.or_else(|| {

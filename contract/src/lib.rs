@@ -1,12 +1,12 @@
-//! The vocabulary of the event broker: what a client, an embedder and the broker itself agree on.
+//! The contract of the event broker: the types and traits that clients, embedding programs and the broker share.
 //!
-//! - One word for one idea; the type here is the wire shape, there is no second copy to map to.
-//! - Identifiers are parsed at the border: whoever holds a [`TopicId`] holds a valid one.
-//! - Numbers that mean something are types: a [`Position`] never passes for a [`Sequence`].
-//! - `data` is kept as the JSON text it arrived in, never parsed and printed again.
+//! - One type per concept: the type is the wire format, and there is no second copy to map to.
+//! - Identifiers are parsed where they enter the program: every [`TopicId`] is valid.
+//! - Numbers with a meaning are types: a [`Position`] cannot be used as a [`Sequence`].
+//! - `data` is kept as the JSON text that was received; it is never printed again.
 //! - Every refusal is an [`Error`] of one closed table ([`Kind`]).
 //!
-//! Nothing here does I/O or reads a clock; storage is `log`'s business, decisions are the broker's.
+//! Nothing here does I/O or reads a clock: `log` stores, and the broker decides.
 
 pub mod api;
 mod breaker;

@@ -1,4 +1,4 @@
-//! Every limit with its unit. Back-pressure follows from these; nothing else bounds a request.
+//! The limits of the contract, with their units. Other bounds are defined beside the queue that they bound.
 
 /// Longest GTS identifier (event type, topic, subject type), in bytes.
 pub const ID_BYTES_MAX: usize = 512;
@@ -67,6 +67,8 @@ pub const LOGS_MAX: usize = 64;
 pub const LOCATION_BYTES_MAX: usize = 1024;
 /// Most event types of one broker.
 pub const EVENT_TYPES_MAX: usize = 10_000;
+/// Largest sum of the schemas of all event types, in bytes. Definitions are in RAM.
+pub const EVENT_TYPES_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// Rows of the broker's tables kept in RAM before they go to disk.
 pub const CHECKPOINT_ROWS_DEFAULT: usize = 100_000;
 /// How often events past their topic's retention are looked for, in seconds.

@@ -8,7 +8,7 @@ pub struct MediaType {
 }
 
 impl MediaType {
-    /// Parses a media type; `None` where the text is none.
+    /// Parses a media type; `None` if the text is not one.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (essence, mut rest) = text.split_once(';').map_or((text, ""), |(essence, rest)| (essence, rest));
@@ -88,7 +88,7 @@ pub(crate) fn unquoted(text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// What a header value that is one quoted string stands for; `None` where it is not one.
+/// The value of a header that is one quoted string; `None` if it is not one.
 #[must_use]
 pub fn unquote(value: &str) -> Option<String> {
     let (value, rest) = unquoted(value.strip_prefix('"')?)?;

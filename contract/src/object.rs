@@ -1,13 +1,13 @@
 //! Structs that are read from JSON objects and from nothing else.
 //!
-//! A derived reader takes `["a", "b"]` for a struct as well, member by member. On the wire that would be a second
-//! spelling nobody has written down, so what callers send is read through [`ObjectOnly`].
+//! A derived `Deserialize` accepts `["a", "b"]` for a struct as well, member by member. In requests that would be a second,
+//! undocumented form, so requests are read through [`ObjectOnly`].
 
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::forward_to_deserialize_any;
 use std::fmt;
 
-/// A source that refuses a list where a struct is asked for.
+/// A deserializer that refuses a list for a struct.
 pub(crate) struct ObjectOnly<D>(pub(crate) D);
 
 impl<'de, D: Deserializer<'de>> Deserializer<'de> for ObjectOnly<D> {
@@ -32,7 +32,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for ObjectOnly<D> {
     }
 }
 
-/// A visitor that knows members and nothing else.
+/// A visitor that accepts only an object.
 struct MapOnlyVisitor<V>(V);
 
 impl<'de, V: Visitor<'de>> Visitor<'de> for MapOnlyVisitor<V> {
@@ -47,7 +47,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for MapOnlyVisitor<V> {
     }
 }
 
-/// Reads and writes a struct whose derived code stands beside it (`#[serde(remote = "Self")]`).
+/// Implements serde for a struct with derived code (`#[serde(remote = "Self")]`).
 macro_rules! object {
     (read $name:ident) => {
         impl<'de> serde::Deserialize<'de> for $name {

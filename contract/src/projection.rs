@@ -1,41 +1,41 @@
-//! Projections: readers that keep a view, and say how far it has come so that others can wait for it.
+//! Projections: readers that keep a view and record its checkpoint, so that others can wait for it.
 //!
-//! - A checkpoint is an offset of the topic, or a position of the default log where the whole log is read.
-//! - It moves forward only. A reset moves it anywhere and begins a new generation: whoever works for an older one is
-//!   refused, and rebuilds its view from `start`.
+//! - A checkpoint is an offset of the topic, or a position of the default log if the projection reads the log.
+//! - A checkpoint only moves forwards. A reset moves it anywhere and starts a new generation: a runner of an older
+//!   generation is refused, and rebuilds its view from `start`.
 
 use crate::{Generation, Offset, Timestamp, TopicId};
 use serde::{Deserialize, Serialize};
 
-/// A projection as one asks for it: of one topic, or of the whole log.
+/// A definition of a projection, of one topic or of the default log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewProjection {
-    /// What it reads.
+    /// The topic that it reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topic: Option<TopicId>,
-    /// That it reads all topics of the default log; stands instead of `topic`.
+    /// Whether it reads all topics of the default log, instead of `topic`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub log: bool,
-    /// A CEL expression over the event's members: what its view is made of.
+    /// Only events for which this CEL expression is true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<String>,
 }
 
 impl NewProjection {
-    /// Of all events of a topic.
+    /// A projection of all events of a topic.
     #[must_use]
     pub const fn of_topic(topic: TopicId) -> Self {
         Self { topic: Some(topic), log: false, filter: None }
     }
 
-    /// Of all events of the default log.
+    /// A projection of all events of the default log.
     #[must_use]
     pub const fn of_log() -> Self {
         Self { topic: None, log: true, filter: None }
     }
 
-    /// The same, of events that make this CEL expression true.
+    /// The same projection of events for which this CEL expression is true.
     #[must_use]
     pub fn filtered(mut self, filter: impl Into<String>) -> Self {
         self.filter = Some(filter.into());
@@ -43,22 +43,23 @@ impl NewProjection {
     }
 }
 
-/// A registered projection, and how far it has come.
+/// A registered projection and its state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Projection {
     /// Its name.
     pub name: String,
-    /// What was asked for.
+    /// Its definition.
     #[serde(flatten)]
     pub definition: NewProjection,
-    /// What its view has applied; 0: nothing so far.
+    /// The offset up to which its view has applied events; 0: none.
     pub checkpoint: Offset,
-    /// 1 at first, one more with every reset; above the last one where a projection of this name was deleted before.
+    /// Its generation: 1 at first, incremented by every reset. It continues if a projection of this name was deleted
+    /// before.
     pub generation: Generation,
-    /// Where this generation begins: a view that is rebuilt reads behind it.
+    /// The offset behind which this generation starts.
     pub start: Offset,
-    /// How far its view is behind.
+    /// The lag of its view.
     pub lag: ProjectionLag,
     /// When it was registered.
     pub created_at: Timestamp,
@@ -66,32 +67,32 @@ pub struct Projection {
     pub updated_at: Timestamp,
 }
 
-/// How far a view is behind.
+/// The lag of a view.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProjectionLag {
-    /// How many numbers lie between its checkpoint and the tail; of the log, some of them the broker's own.
+    /// The difference between the tail and its checkpoint; for the log it includes the broker's own entries.
     pub events: u64,
-    /// The age of the oldest event it has not applied, in whole seconds; 0 where there is none.
+    /// The age of the oldest event that is not applied, in whole seconds; 0 if there is none.
     pub seconds: u64,
 }
 
-/// The order to move a projection's checkpoint forward.
+/// A request to move a projection's checkpoint forwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewCheckpoint {
-    /// What its view has applied, durably.
+    /// The offset up to which its view has applied events durably.
     pub offset: Offset,
-    /// Where the caller believes it to be; anything else is refused. Where it is at `offset` already, all is well.
+    /// The current checkpoint as the caller knows it; any other is refused, unless it is at `offset` already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<Offset>,
-    /// The generation the caller works for; any other is refused.
+    /// The generation of the caller; any other is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<Generation>,
 }
 
 impl NewCheckpoint {
-    /// To here, from wherever it is.
+    /// To this offset, whatever the current checkpoint is.
     #[must_use]
     pub const fn at(offset: Offset) -> Self {
         Self { offset, expected: None, generation: None }

@@ -1,4 +1,4 @@
-//! Questions about stored events, and their answers.
+//! Reads of stored events, and their results.
 
 use crate::{
     AggregateSequence, Claim, Error, IdPattern, Kind, Offset, Position, Result, Sequence, StoredEvent, SubjectTypeId,
@@ -9,7 +9,7 @@ use std::fmt;
 use std::str::FromStr;
 use uuid::Uuid;
 
-/// Which events a reader wants. Values of one member widen, different members narrow; empty takes all.
+/// A filter of events. Several values of one member select more events, different members select fewer; empty selects all.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct EventFilter {
@@ -25,7 +25,7 @@ pub struct EventFilter {
     pub sources: Vec<String>,
     /// Correlation ids, exactly.
     pub correlation_ids: Vec<String>,
-    /// Labels: key and value; several values of one key widen.
+    /// Labels: key and value; several values of one key select more events.
     pub context: Vec<(String, String)>,
     /// `occurredAt` at or after this.
     pub occurred_from: Option<Timestamp>,
@@ -35,14 +35,15 @@ pub struct EventFilter {
     pub cel: Option<String>,
 }
 
-/// Where a read of a topic starts. Its text is what the query parameter `offset` takes.
+/// Where a read of a topic starts. Its text is the value of the query parameter `offset`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadOffset {
-    /// Behind this offset: the last sequence seen. [`Kind::Trimmed`](crate::Kind) where retention has removed what follows.
+    /// Behind this offset, the last sequence that was read. [`Kind::Trimmed`](crate::Kind) if retention has removed the
+    /// next event.
     Behind(Offset),
-    /// Before the first event that is still there; never [`Kind::Trimmed`](crate::Kind).
+    /// Before the first stored event; never [`Kind::Trimmed`](crate::Kind).
     Earliest,
-    /// Behind the last event: only what is stored from now on.
+    /// Behind the last event: only new events.
     Latest,
 }
 
@@ -72,7 +73,7 @@ impl FromStr for ReadOffset {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        // Digits only: the standard library also takes a plus sign.
+        // Only digits: the standard library also accepts a plus sign.
         let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let number = || text.parse().ok().filter(|number| is_number && *number <= Self::NUMBER_MAX);
         match text {
@@ -88,25 +89,25 @@ impl FromStr for ReadOffset {
 }
 
 impl ReadOffset {
-    /// The largest offset: what every client's integers can hold.
+    /// The largest offset that the integers of every client can hold.
     const NUMBER_MAX: u64 = i64::MAX as u64;
 }
 
-/// Read a topic in its order.
+/// A read of a topic in its order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicRead {
     /// The topic.
     pub topic: TopicId,
-    /// Where the answer starts.
+    /// Where the page starts.
     pub offset: ReadOffset,
-    /// Most events in the answer.
+    /// The maximum number of events in the page.
     pub limit: usize,
-    /// Which events.
+    /// The filter.
     pub filter: EventFilter,
 }
 
 impl TopicRead {
-    /// Everything of a topic from its beginning.
+    /// A read of all events of a topic from its beginning.
     #[must_use]
     pub fn all(topic: TopicId) -> Self {
         Self {
@@ -125,76 +126,76 @@ impl TopicRead {
     }
 }
 
-/// Events of one topic.
+/// A page of events of one topic.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventPage {
     /// The events, in topic order.
     pub items: Vec<StoredEvent>,
-    /// Where members of a group divide the events, the claim to each of them; none otherwise.
+    /// In a shared group the claim of each event; otherwise empty.
     pub claims: Vec<Claim>,
-    /// How far the read came, matching or not: continue here. Where members of a group divide the events, how far the
-    /// group has come.
+    /// The offset to continue after; it includes events that the filter excludes. In a shared group, the committed offset
+    /// of the group.
     pub next_offset: Offset,
     /// The topic's last sequence.
     pub tail: Offset,
 }
 
-/// Read the whole log in global order.
+/// A read of the default log in the order of positions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogRead {
-    /// Last position seen.
+    /// The last position that was read.
     pub after: Position,
-    /// Most events in the answer.
+    /// The maximum number of events in the page.
     pub limit: usize,
-    /// Which events.
+    /// The filter.
     pub filter: EventFilter,
 }
 
-/// Events of all topics.
+/// A page of events of all topics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogPage {
-    /// The events, in global order.
+    /// The events, in the order of their positions.
     pub items: Vec<StoredEvent>,
-    /// How far the read came: continue here.
+    /// Where to continue.
     pub next_position: Position,
     /// The log's last position.
     pub tail: Position,
 }
 
-/// Read one aggregate in its order.
+/// A read of one aggregate in its order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AggregateRead {
-    /// The topic: aggregates count per topic.
+    /// The topic: aggregate sequences count per topic.
     pub topic: TopicId,
-    /// What kind of thing; `None`: events that name no subject type.
+    /// The subject type; `None`: events without a subject type.
     pub subject_type: Option<SubjectTypeId>,
-    /// Which one.
+    /// The subject.
     pub subject: String,
-    /// Last aggregateSequence seen.
+    /// The last aggregate sequence that was read.
     pub after: AggregateSequence,
-    /// Most events in the answer.
+    /// The maximum number of events in the page.
     pub limit: usize,
 }
 
-/// Events of one aggregate.
+/// A page of events of one aggregate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AggregateEvents {
     /// The events, in aggregate order.
     pub items: Vec<StoredEvent>,
-    /// How far the read came: continue here.
+    /// Where to continue.
     pub next_after: AggregateSequence,
-    /// The aggregate's last number.
+    /// The aggregate's last sequence.
     pub aggregate_sequence: AggregateSequence,
 }
 
-/// Where an aggregate stands.
+/// The state of an aggregate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Aggregate {
-    /// Its last number.
+    /// Its last aggregate sequence.
     pub aggregate_sequence: AggregateSequence,
-    /// That event's number in the topic.
+    /// The sequence of its last event in the topic.
     pub sequence: Sequence,
-    /// That event; absent once retention has removed it.
+    /// Its last event; absent if retention has removed it.
     pub last_event: Option<StoredEvent>,
 }
 
@@ -203,9 +204,9 @@ pub struct Aggregate {
 pub struct Page<T> {
     /// The rows.
     pub items: Vec<T>,
-    /// Where the next page begins; absent on the last one.
+    /// The cursor of the next page; absent on the last page.
     pub next: Option<Cursor>,
-    /// Where the page before ends; absent on the first one.
+    /// The cursor of the previous page; absent on the first page.
     pub prev: Option<Cursor>,
 }
 
@@ -257,18 +258,18 @@ impl<T> Page<T> {
         Self { items, next, prev }
     }
 
-    /// The same page of other rows.
+    /// The same page with converted rows.
     pub fn map<U>(self, f: impl FnMut(T) -> U) -> Page<U> {
         Page { items: self.items.into_iter().map(f).collect(), next: self.next, prev: self.prev }
     }
 }
 
-/// A place between two rows of a list. What it looks like on the wire means nothing to callers.
+/// A position between two rows of a list. Its text is opaque to callers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cursor {
     /// The page behind this row.
     After(String),
-    /// The page in front of this row.
+    /// The page before this row.
     Before(String),
 }
 
@@ -307,19 +308,19 @@ impl FromStr for Cursor {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Segment {
-    /// Where it lies.
+    /// Its location.
     pub location: String,
-    /// First sequence of the topic in it.
+    /// The first sequence of the topic in it.
     pub start_sequence: Sequence,
-    /// When that was stored.
+    /// When that event was stored.
     pub start_time: Timestamp,
-    /// Last sequence of the topic in it.
+    /// The last sequence of the topic in it.
     pub end_sequence: Sequence,
-    /// When that was stored.
+    /// When that event was stored.
     pub end_time: Timestamp,
-    /// How many of the topic's events it holds.
+    /// How many events of the topic it contains.
     pub amount: u64,
-    /// When it was begun.
+    /// When it was created.
     pub created_at: Timestamp,
 }
 

@@ -1,23 +1,23 @@
-//! Having events again, and letting go of them: what a person orders about a topic.
+//! Requests about the events of a topic: republishing, trimming and compacting.
 
 use crate::object::object;
 use crate::{Sequence, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// The order to have events of a topic once more.
+/// A request to republish events of a topic.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
 pub struct RepublishRequest {
-    /// The first of them.
+    /// The first sequence.
     pub from: Sequence,
-    /// The last of them.
+    /// The last sequence.
     pub to: Sequence,
-    /// For whom.
+    /// The readers for which they are republished.
     pub target: RepublishTarget,
-    /// Which group, or which subscription; absent: all subscriptions of the topic.
+    /// The group or the subscription; absent: all subscriptions of the topic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Only count them.
+    /// Only count the events.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
 }
@@ -25,65 +25,65 @@ pub struct RepublishRequest {
 object!(RepublishRequest TrimRequest CompactRequest);
 
 impl RepublishRequest {
-    /// Events from one sequence to another, both included, appended to their topic once more.
+    /// Appends the events from one sequence to another, inclusive, to their topic again.
     #[must_use]
     pub const fn to_topic(from: Sequence, to: Sequence) -> Self {
         Self { from, to, target: RepublishTarget::Topic, name: None, dry_run: false }
     }
 
-    /// The same for one shared group alone: it is handed again what it has finished of them.
+    /// The same for one shared group only: the events that it has finished are assigned again.
     #[must_use]
     pub fn to_group(name: impl Into<String>, from: Sequence, to: Sequence) -> Self {
         Self { from, to, target: RepublishTarget::Group, name: Some(name.into()), dry_run: false }
     }
 
-    /// The same for all subscriptions of the topic: each is delivered again what it wants of them.
+    /// The same for all subscriptions of the topic: each receives the events that match it again.
     #[must_use]
     pub const fn to_subscriptions(from: Sequence, to: Sequence) -> Self {
         Self { from, to, target: RepublishTarget::Subscriptions, name: None, dry_run: false }
     }
 }
 
-/// For whom events are published again.
+/// The readers for which events are republished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RepublishTarget {
-    /// Everybody who reads the topic.
+    /// All readers of the topic.
     Topic,
     /// A shared group.
     Group,
-    /// Those who are pushed to.
+    /// Subscriptions.
     Subscriptions,
 }
 
-/// The order to let go of a topic's beginning: through a sequence, or before a time.
+/// A request to remove a topic's oldest events: up to a sequence, or before a time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
 pub struct TrimRequest {
-    /// The last sequence to go.
+    /// The last sequence to remove.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub through: Option<Sequence>,
-    /// Or: what was stored before this goes.
+    /// Alternatively: events that were stored before this time are removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Timestamp>,
-    /// Whether the bytes of what was removed are erased from storage before this is answered. Else the broker erases them
+    /// Whether the bytes of the removed events are erased from storage before the response. Otherwise the broker erases them
     /// later, within a configured time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub erase: bool,
 }
 
-/// The order to compact a topic now.
+/// A request to compact a topic now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
 pub struct CompactRequest {
-    /// Whether the bytes of what was removed are erased from storage before this is answered.
+    /// Whether the bytes of the removed events are erased from storage before the response.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub erase: bool,
 }
 
-/// How many events it was.
+/// A number of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventCount {
-    /// That many.
+    /// The number.
     pub count: u64,
 }

@@ -1,7 +1,7 @@
-//! Schema versions of an event type: what its events looked like, look like, and will look like.
+//! Schema versions of an event type, and their statuses.
 //!
-//! - A version is FINALISING (may still be replaced), then CURRENT, then DEPRECATED (still accepted, and said so).
-//! - From CURRENT on its definition never changes.
+//! - A version is FINALISING (it may be replaced), then CURRENT, then DEPRECATED (accepted, with a notice in the response).
+//! - When it is CURRENT, its definition no longer changes.
 
 use crate::{Error, Timestamp};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -12,21 +12,21 @@ use std::str::FromStr;
 /// `MAJOR.MINOR` of a schema. Minor versions of one major are backward compatible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SchemaVersion {
-    /// Versions of different majors need not know each other.
+    /// The major version. Different majors need not be compatible.
     pub major: u32,
-    /// A higher one takes every event a lower one takes.
+    /// The minor version. A higher one accepts every event that a lower one accepts.
     pub minor: u32,
 }
 
 impl SchemaVersion {
-    /// What a bare `dataSchema` is the schema of, and what events of a type without any schema say.
+    /// The version of `dataSchema`, and of events whose type has no schema.
     pub const FIRST: Self = Self { major: 1, minor: 0 };
 }
 
 impl FromStr for SchemaVersion {
     type Err = Error;
 
-    /// Two decimal numbers with a point between, without signs and leading zeros: there is one spelling of a version.
+    /// Two decimal numbers with a point between, without signs and leading zeros: each version has one spelling.
     fn from_str(text: &str) -> Result<Self, Error> {
         let parts = text.split_once('.').and_then(|(major, minor)| Some((number(major)?, number(minor)?)));
         let detail = "must be a version: two numbers with a point between, such as 1.0";
@@ -71,7 +71,7 @@ impl de::Visitor<'_> for VersionVisitor {
     }
 }
 
-/// The language a schema is written in.
+/// The language of a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum SchemaType {
@@ -83,33 +83,33 @@ pub enum SchemaType {
     Xsd,
 }
 
-/// Where a version is in its life.
+/// The status of a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum VersionStatus {
-    /// Under development: it may be replaced, and takes no events while the type has another version that does.
+    /// Under development: it may be replaced, and accepts no events while the type has a finalised version.
     Finalising,
-    /// What events are published under; at most one per major.
+    /// The version for new events; at most one per major.
     Current,
-    /// Still accepted; whoever uses it is told to move on.
+    /// Still accepted, with a notice in the response.
     Deprecated,
 }
 
-/// A schema version as one asks for it.
+/// A definition of a schema version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewVersion {
-    /// Which version.
+    /// The version.
     pub version: SchemaVersion,
     /// The language of the schema.
     pub schema_type: SchemaType,
-    /// The schema: for `JSON_SCHEMA` an object or a boolean (or its JSON text, kept parsed), else its text.
+    /// The schema: for `JSON_SCHEMA` an object or a boolean (or its JSON text, stored parsed), otherwise its text.
     pub schema: Value,
-    /// The media type of what the schema describes, for people and programs that ask.
+    /// The media type of what the schema describes, for people and programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
-    /// For `PROTO`: the message `data` is. Absent: the one top-level message that no other message of the file uses, or
-    /// the last one where that does not tell.
+    /// For `PROTO`: the message type of `data`. Absent: the only top-level message that no other message of the file uses, or
+    /// the last one if that is ambiguous.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
@@ -126,10 +126,10 @@ impl NewVersion {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RegisteredVersion {
-    /// What was asked for.
+    /// Its definition.
     #[serde(flatten)]
     pub definition: NewVersion,
-    /// Where it is in its life.
+    /// Its status.
     pub status: VersionStatus,
     /// When it was registered.
     pub created_at: Timestamp,

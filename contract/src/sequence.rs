@@ -1,10 +1,10 @@
-//! The numbers of the log. Each counts something else, so each is a type of its own.
+//! The numbers of the log. Each counts something different, so each is a type.
 
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 
-/// Takes `5`, and `5.0` too: to JSON they are one number.
+/// Accepts `5` and `5.0`, which are the same number in JSON.
 struct WholeNumber;
 
 impl Visitor<'_> for WholeNumber {
@@ -43,7 +43,7 @@ macro_rules! number {
         }
 
         impl $name {
-            /// The number before the first one: nothing is there yet.
+            /// The number before the first one.
             pub const ZERO: Self = Self(0);
 
             /// The bare number.
@@ -68,7 +68,7 @@ macro_rules! number {
 }
 
 number! {
-    /// A record's number in the whole log (global order); dense, from 1.
+    /// A record's number in its log; dense, from 1.
     Position
 }
 number! {
@@ -80,18 +80,18 @@ number! {
     AggregateSequence
 }
 number! {
-    /// "Seen through this sequence"; 0 is nothing seen.
+    /// The last sequence that was read; 0: none.
     Offset
 }
 
 number! {
-    /// Which life of a projection: 1 at first, one more with every reset, and above the last one where a projection of the
+    /// The generation of a projection: 1 at first, incremented by every reset. It continues if a projection of the
     /// same name was deleted before.
     Generation
 }
 
 number! {
-    /// What fences a claim: grows with every claim, over all events of a log.
+    /// The fencing token of a claim: it grows with every claim, over all events of a log.
     FencingToken
 }
 
@@ -102,7 +102,7 @@ impl From<Sequence> for Offset {
 }
 
 impl From<Offset> for Sequence {
-    /// The last sequence this offset has seen.
+    /// The last sequence up to this offset.
     fn from(offset: Offset) -> Self {
         Self(offset.0)
     }

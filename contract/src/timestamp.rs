@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 use std::str::FromStr;
 
-/// An instant. Two are equal when they are the same instant, however they were spelt.
+/// An instant. Two are equal if they are the same instant, however they are spelt.
 ///
 /// The calendar library's own timestamp ends 26 hours before the year 9999 does, so that every instant has a local time in
 /// every zone. People write `9999-12-31T23:59:59Z` for "no end", so an instant is kept here as the distance from 1970.
@@ -61,7 +61,7 @@ impl Timestamp {
         i128::from(self.seconds) * NANOS_PER_SECOND + i128::from(self.nanos)
     }
 
-    /// The instant this many nanoseconds after 1970 began, where there is one.
+    /// The instant this many nanoseconds after 1970 began, if there is one.
     fn from_nanos(nanos: i128) -> Option<Self> {
         let seconds = i64::try_from(nanos.div_euclid(NANOS_PER_SECOND)).ok()?;
         let time = Self { seconds, nanos: u32::try_from(nanos.rem_euclid(NANOS_PER_SECOND)).ok()? };

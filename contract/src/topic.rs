@@ -4,13 +4,13 @@ use crate::object::object;
 use crate::{IsoDuration, Timestamp, TopicId};
 use serde::{Deserialize, Serialize};
 
-/// A topic as one asks for it.
+/// A definition of a topic.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewTopic {
     /// Its name.
     pub id: TopicId,
-    /// For people.
+    /// A description for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// How it is stored.
@@ -21,19 +21,19 @@ pub struct NewTopic {
     /// How long idempotency keys are remembered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotent_retention: Option<IsoDuration>,
-    /// What happens to a repeated key with other `data`.
+    /// What happens when a key is repeated with other `data`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_payload_mismatch: Option<PayloadMismatch>,
-    /// Which submissions are one; fixed when the topic is registered.
+    /// Which submissions are duplicates; fixed when the topic is registered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deduplicate_by: Option<DeduplicateBy>,
-    /// What retention lets go.
+    /// What retention removes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cleanup: Option<CleanupPolicy>,
-    /// Which differences between two subjects do not make them two aggregates; none: their bytes are compared.
+    /// How subjects are normalised before they are compared; empty: their bytes are compared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aggregate_normalisation: Vec<SubjectNormalisation>,
-    /// Hidden from ordinary callers.
+    /// Not listed for ordinary callers.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub internal: bool,
 }
@@ -61,7 +61,7 @@ impl NewTopic {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Topic {
-    /// What was asked for.
+    /// Its definition.
     #[serde(flatten)]
     pub definition: NewTopic,
     /// When it was registered.
@@ -72,7 +72,7 @@ pub struct Topic {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TopicChange {
-    /// For people.
+    /// A description for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// How long events are kept.
@@ -81,7 +81,7 @@ pub struct TopicChange {
     /// How long idempotency keys are remembered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotent_retention: Option<IsoDuration>,
-    /// What happens to a repeated key with other `data`.
+    /// What happens when a key is repeated with other `data`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_payload_mismatch: Option<PayloadMismatch>,
 }
@@ -92,7 +92,7 @@ pub struct TopicChange {
 pub enum StreamingSetting {
     /// In the default log.
     Enabled(bool),
-    /// With options of its own.
+    /// With options.
     Options(StreamingOptions),
 }
 
@@ -103,7 +103,7 @@ pub struct StreamingOptions {
     /// `memory`, `file` or `database`.
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
     pub streaming_type: Option<String>,
-    /// Where another log lies.
+    /// The location of another log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub location: Option<String>,
     /// Retention; `retention` of the topic itself takes precedence.
@@ -113,20 +113,20 @@ pub struct StreamingOptions {
 
 object!(StreamingOptions);
 
-/// What happens when an idempotency key comes again with other `data`.
+/// What happens when an idempotency key is repeated with other `data`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PayloadMismatch {
-    /// It is a duplicate like any other.
+    /// It is an ordinary duplicate.
     #[default]
     Duplicate,
-    /// A duplicate, but the answer says so.
+    /// It is a duplicate, and the response says that the data differs.
     Flag,
     /// Refused.
     Reject,
 }
 
-/// Which submissions are one.
+/// Which submissions are duplicates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeduplicateBy {
@@ -134,11 +134,11 @@ pub enum DeduplicateBy {
     /// `deduplicationId`, topic and tenant.
     #[default]
     Submission,
-    /// Those with the same `id`, topic and tenant, whatever else they say.
+    /// Those with the same `id`, topic and tenant, whatever their other members are.
     Id,
 }
 
-/// What retention lets go.
+/// What retention removes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CleanupPolicy {
@@ -149,7 +149,7 @@ pub enum CleanupPolicy {
     Compact,
 }
 
-/// A difference between two subjects that does not make them two aggregates. An event keeps its own spelling.
+/// A normalisation of subjects before they are compared. An event keeps its own spelling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SubjectNormalisation {
@@ -161,27 +161,27 @@ pub enum SubjectNormalisation {
     Nfc,
 }
 
-/// What a deletion would do that was only asked about.
+/// What a deletion would do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DryRunReport {
-    /// How many events would go.
+    /// How many events would be removed.
     pub count: u64,
     /// What else would happen, one sentence each.
     pub effects: Vec<String>,
 }
 
-/// Whether a registration made something new.
+/// The outcome of a registration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RegisterOutcome<T> {
-    /// Made now.
+    /// Registered now.
     Created(T),
-    /// The same definition was there already.
+    /// The same definition was registered already.
     Unchanged(T),
 }
 
 impl<T> RegisterOutcome<T> {
-    /// The thing, new or not.
+    /// What is registered, new or not.
     pub fn into_inner(self) -> T {
         match self {
             Self::Created(thing) | Self::Unchanged(thing) => thing,

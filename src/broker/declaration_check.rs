@@ -1,4 +1,4 @@
-//! What the configuration declares, held against the rules without a log of its own: for `event-broker config`.
+//! Checks what the configuration declares without opening its log: for `event-broker config`.
 
 use super::{Broker, OpenError};
 use crate::clock::SystemClock;
@@ -9,8 +9,8 @@ use contract::{Error, NewTopic, StreamingSetting};
 use log::MemoryLog;
 use std::sync::Arc;
 
-/// The declared topics and event types that a broker would refuse on an empty log: where each stands in the configuration
-/// (`topics[2]`), and why. Nothing is written anywhere.
+/// The declared topics and event types that a broker would refuse on an empty log: the place of each in the configuration
+/// (`topics[2]`), and the reason. Nothing is written anywhere.
 pub async fn check_declared(config: &Config) -> Result<Vec<(String, Error)>, OpenError> {
     let mut bare = Config { topics: Vec::new(), event_types: Vec::new(), default_topic: None, ..config.clone() };
     bare.dispatch.enabled = false;

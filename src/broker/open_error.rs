@@ -1,4 +1,4 @@
-//! Why a broker did not open.
+//! The error of opening a broker.
 
 use crate::logs::{LogFailure, repair_advice};
 use contract::{Error, Kind};
@@ -10,13 +10,13 @@ use std::fmt;
 pub enum OpenError {
     /// The log could not be opened or read.
     Log(LogError),
-    /// A log that topics live in did not open.
+    /// A side log could not be opened.
     SideLog(LogFailure),
     /// What the configuration declares was refused.
     Declared {
-        /// Where it stands in the configuration: `topics[2]`.
+        /// Its place in the configuration: `topics[2]`.
         path: String,
-        /// Why.
+        /// The refusal.
         error: Error,
     },
 }

@@ -5,7 +5,7 @@ use crate::ledger::{ReclaimPolicy, ReclaimReport, reclaim};
 use contract::Result;
 
 impl Broker {
-    /// Reclaims the broker's own entries in every log where that is due; answers what became of each, the default log first.
+    /// Reclaims the broker's own entries in every log where that is due; returns a report for each, the default log first.
     pub async fn reclaim(&self) -> Result<Vec<ReclaimReport>> {
         self.reclaim_by(&self.reclaim_policy()).await
     }

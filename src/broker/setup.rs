@@ -1,4 +1,4 @@
-//! The parts of a broker, made as the configuration has them.
+//! Creates the parts of a broker from the configuration.
 
 use super::OpenError;
 use crate::clock::Clock;
@@ -13,7 +13,7 @@ use log::file::OpenFiles;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What pushes events, as the configuration has it.
+/// Creates what delivers events.
 pub(super) fn dispatching(
     config: &Config,
     logs: &Logs,
@@ -40,17 +40,17 @@ pub(super) fn dispatching(
     Ok(DispatchContext::new(Arc::new(deliverer), clock, vault, config.dispatch.clone(), logs.default_ledger()))
 }
 
-/// How far the clock may step ahead at once.
+/// How far the clock may jump ahead at once.
 pub(super) const fn max_clock_jump(config: &Config) -> Duration {
     Duration::from_secs(config.maintenance.max_clock_jump_secs)
 }
 
-/// Bounds the open files of all logs by the share they have of the process's.
+/// Limits the open files of all logs to their share of the process's limit.
 pub(super) fn open_files() -> Arc<OpenFiles> {
     OpenFiles::new(FileBudget::of_process().log_files)
 }
 
-/// What logs in folders are opened with.
+/// The settings of logs in folders.
 pub(super) fn folder_settings(config: &Config, open_files: Arc<OpenFiles>) -> FolderSettings {
     FolderSettings {
         segment_bytes: config.storage.segment_bytes,
@@ -60,7 +60,7 @@ pub(super) fn folder_settings(config: &Config, open_files: Arc<OpenFiles>) -> Fo
     }
 }
 
-/// What every log of a broker is opened with.
+/// The settings of all logs of a broker.
 pub(super) fn log_settings(
     config: &Config,
     incidents: Arc<IncidentReporter>,

@@ -1,4 +1,4 @@
-//! The broker that a server serves: it can be replaced by one that was opened again while the server goes on.
+//! The broker that a server serves: after a failure it is replaced by a reopened one while the server continues.
 
 use super::Broker;
 use contract::Error;
@@ -6,39 +6,39 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::watch;
 
-/// Holds the broker that is served now.
+/// Holds the broker that is served.
 pub struct BrokerSlot {
     state: watch::Sender<SlotState>,
-    /// Whether a failed broker is opened again.
+    /// Whether a failed broker is reopened.
     supervised: AtomicBool,
 }
 
-/// What a server has.
+/// The state of a slot.
 #[derive(Clone)]
 pub enum SlotState {
     /// A broker.
     Open(Arc<Broker>),
-    /// None at the moment.
+    /// There is no broker at the moment.
     Closed(BrokerOutage),
 }
 
 /// Why there is no broker at the moment.
 #[derive(Debug, Clone)]
 pub struct BrokerOutage {
-    /// What everybody is told.
+    /// The error of every request meanwhile.
     pub error: Error,
-    /// Opening it again has failed so often that a new process may do better.
+    /// Reopening has failed so often that a restart of the process may be needed.
     pub restart_helps: bool,
 }
 
 impl BrokerSlot {
-    /// With this broker; one that fails stays as it is until a [`super::Supervisor`] runs.
+    /// A slot with this broker. If it fails, it is not reopened unless a [`super::Supervisor`] runs.
     #[must_use]
     pub fn new(broker: Arc<Broker>) -> Self {
         Self { state: watch::Sender::new(SlotState::Open(broker)), supervised: AtomicBool::new(false) }
     }
 
-    /// What there is now.
+    /// The current state.
     #[must_use]
     pub fn state(&self) -> SlotState {
         self.state.borrow().clone()
@@ -53,7 +53,7 @@ impl BrokerSlot {
         }
     }
 
-    /// Changes with what there is.
+    /// Changes with the state.
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<SlotState> {
         self.state.subscribe()

@@ -1,19 +1,19 @@
-//! The supervisor: opens a broker again that failed, in the same process.
+//! The supervisor: reopens a failed broker in the same process.
 //!
 //! ```text
 //!          ┌──── opened ─────┐
 //!          ▼                 │
-//!        Open ── failed ──▶ Closed ── tried in vain ──▶ wait: 1 s, then twice as long each time, at most 30 s
+//!        Open ── failed ──▶ Closed ── opening failed ─▶ wait: 1 s, then twice as long each time, at most 30 s
 //!          │                 │ ▲                                   │
 //!          │                 │ └───────────────────────────────────┘
 //!          │                 └─ cannot be opened by any number of tries: the supervisor ends
 //!          └─ while what it knows is right, it can be read from until the wait is over
 //! ```
 //!
-//! - A failed broker is ended as a whole and another one opened from what the log holds: nothing that it knew in memory
-//!   survives, and opening is the one way to recover.
-//! - Whoever waited on the failed broker is refused. Its log is let go even where somebody still holds the broker.
-//! - A broker that fails soon after it was opened waits longer for the next time, so a disk that stays full costs little.
+//! - A failed broker is ended completely, and another one is opened from the log: nothing that was only in memory survives,
+//!   and opening is the only way to recover.
+//! - Requests that wait on the failed broker are refused. Its log is closed even if the broker is still referenced.
+//! - After a broker that fails soon after its opening the wait is longer, so a disk that stays full costs little.
 
 use super::slot::{BrokerOutage, BrokerSlot};
 use super::{Broker, OpenError, max_clock_jump};
@@ -29,32 +29,32 @@ use uuid::Uuid;
 
 const WAIT_MIN: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(30);
-/// A broker that ran for this long before it failed is opened again after the shortest wait.
+/// A broker that ran for this long before it failed is reopened after the shortest wait.
 const STABLE: Duration = Duration::from_secs(60);
-/// A failed broker has this long to end.
+/// How long ending a failed broker may take.
 const END_MAX: Duration = Duration::from_secs(10);
-/// After so many openings in vain a new process may do better.
+/// After this many failed openings a restart of the process may be needed.
 const TRIES_MAX: u32 = 3;
 const RETRY_AFTER_SECONDS: u32 = 5;
 
-/// How a broker is opened, each time.
+/// Opens a broker.
 pub type BrokerOpener = Box<dyn Fn() -> BoxFuture<'static, Result<Broker, OpenError>> + Send + Sync>;
 
-/// Opens the broker of a [`BrokerSlot`] again whenever it fails.
+/// Reopens the broker of a [`BrokerSlot`] whenever it fails.
 pub struct Supervisor {
     slot: Arc<BrokerSlot>,
     open: BrokerOpener,
 }
 
 impl Supervisor {
-    /// Of the broker in `slot`; `open` opens another one like it.
+    /// A supervisor of the broker in `slot`; `open` opens its successor.
     #[must_use]
     pub fn new(slot: Arc<BrokerSlot>, open: BrokerOpener) -> Self {
         slot.supervise();
         Self { slot, open }
     }
 
-    /// Works until a broker cannot be opened again whatever is tried; answers why.
+    /// Works until a broker cannot be reopened by any number of tries; returns the reason.
     pub async fn run(&self) -> OpenError {
         let mut backoff = ReopenBackoff::default();
         while let Some(broker) = self.slot.broker() {
@@ -76,11 +76,11 @@ impl Supervisor {
                 return error;
             }
         }
-        // Only this supervisor empties the slot, and it fills it again.
+        // Only this supervisor empties the slot, and it always fills it again.
         std::future::pending().await
     }
 
-    /// Ends a broker that failed, and lets go of its logs.
+    /// Ends a failed broker, and closes its logs.
     async fn end(&self, broker: Arc<Broker>, failure: &Error) {
         self.slot.close(BrokerOutage { error: failure.clone(), restart_helps: false });
         if tokio::time::timeout(END_MAX, broker.abandon(failure)).await.is_err() {
@@ -88,7 +88,7 @@ impl Supervisor {
         }
     }
 
-    /// Opens until it works; `Err` where it never will.
+    /// Opens until it succeeds; `Err` if it never will.
     async fn reopen(&self, backoff: &mut ReopenBackoff) -> Result<(), OpenError> {
         let mut tries = 0_u32;
         loop {
@@ -113,10 +113,10 @@ impl Supervisor {
     }
 }
 
-/// How `serve` opens its broker, each time. A log in memory stays the same one: its events are nowhere else.
+/// How `serve` opens its broker. A log in memory is kept: its events are nowhere else.
 #[must_use]
 pub fn opener(config: Config) -> BrokerOpener {
-    // One for all: a jump of the wall clock that is in doubt is not believed because the broker is opened again.
+    // One clock for all openings: reopening the broker must not confirm a doubtful jump of the wall clock.
     let clock = Arc::new(TrustedClock::new(Arc::new(SystemClock), max_clock_jump(&config)));
     let memory = (config.storage.engine == StorageEngine::Memory).then(|| Arc::new(MemoryLog::new()));
     Box::new(move || {
@@ -130,7 +130,7 @@ pub fn opener(config: Config) -> BrokerOpener {
     })
 }
 
-/// What callers are told after `tries` openings in vain.
+/// The error of requests after `tries` failed openings.
 fn outage(error: &OpenError, tries: u32) -> BrokerOutage {
     let is_away = matches!(cause_of(error), Some(LogError::Unavailable(_)));
     let detail = match is_away {
@@ -143,7 +143,7 @@ fn outage(error: &OpenError, tries: u32) -> BrokerOutage {
     BrokerOutage { error, restart_helps: !is_away && tries >= TRIES_MAX }
 }
 
-/// Whether opening fails however often it is tried: what is stored is damaged, of a newer version, or does not fit the
+/// Whether opening fails however often it is tried: the stored data is damaged, of a newer version, or does not fit the
 /// configuration.
 fn is_final(error: &OpenError) -> bool {
     match (cause_of(error), error) {
@@ -155,7 +155,7 @@ fn is_final(error: &OpenError) -> bool {
     }
 }
 
-/// What the engine said.
+/// The error of the engine.
 fn cause_of(error: &OpenError) -> Option<&LogError> {
     let told = match error {
         OpenError::Log(cause) => return Some(cause),
@@ -165,14 +165,14 @@ fn cause_of(error: &OpenError) -> Option<&LogError> {
     std::error::Error::source(told).and_then(|cause| cause.downcast_ref())
 }
 
-/// How long to wait before the next opening.
+/// The wait before the next opening.
 #[derive(Default)]
 struct ReopenBackoff {
     tries: u32,
 }
 
 impl ReopenBackoff {
-    /// The next wait: twice as long as the last, less up to a quarter by chance.
+    /// The next wait: twice as long as the last, minus up to a quarter at random.
     fn next(&mut self) -> Duration {
         let wait = WAIT_MIN.saturating_mul(1 << self.tries.min(16)).min(WAIT_MAX);
         self.tries = self.tries.saturating_add(1);
@@ -212,7 +212,7 @@ mod tests {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
         runtime.block_on(async {
-            // The one thread on which disks may be read is busy: nothing is read before it is free.
+            // The only thread for blocking reads is busy: nothing is read before it is free.
             let (release, busy) = std::sync::mpsc::channel::<()>();
             let reading = tokio::task::spawn_blocking(move || busy.recv());
             let mut opening = std::pin::pin!(Broker::open(Config::folder(folder.path().join("data"))));

@@ -112,7 +112,14 @@ async fn repair_log(folder: &Path) -> CliResult<LogRepair> {
         Err(error) => {
             print_note(&format_args!("{}: {error}; trying without {STATE_FOLDER}/", folder.display()));
             state = set_state_aside(folder).map_err(failed)?;
-            salvage(folder, &losses).await.map_err(|error| CliError::caused_by(folder.display(), error))?
+            match salvage(folder, &losses).await {
+                Ok(saved) => saved,
+                Err(error) => {
+                    // The checkpoint was not the cause, and may still be needed.
+                    state.iter().try_for_each(|aside| put_state_back(folder, aside)).map_err(failed)?;
+                    return Err(CliError::caused_by(folder.display(), error));
+                }
+            }
         }
     };
     match fs::remove_file(&pending) {
@@ -148,6 +155,16 @@ fn set_state_aside(folder: &Path) -> io::Result<Option<PathBuf>> {
         Err(cause) => Err(cause),
         Ok(()) => Ok(Some(free)),
     }
+}
+
+/// Moves `state/` back from `cut/`, in place of what was begun without it.
+fn put_state_back(folder: &Path, aside: &Path) -> io::Result<()> {
+    let state = folder.join(STATE_FOLDER);
+    match fs::remove_dir_all(&state) {
+        Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),
+        _ => {}
+    }
+    fs::rename(aside, state)
 }
 
 /// The losses, one line each.

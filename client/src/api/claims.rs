@@ -25,12 +25,12 @@ impl ClaimApi for Client {
         producer: Option<&'a ProducerId>,
     ) -> BoxFuture<'a, Result<Vec<Result<ClaimOutcome>>>> {
         Box::pin(async move {
-            let ask = self
+            let request = self
                 .request(Method::POST, &["claims"], NO_PARAMS)
                 .json(&json!({"claims": claims}))
                 .by(producer)
                 .keyed();
-            response::outcomes(&self.send(ask).await?.body)
+            response::outcomes(&self.send(request).await?.body)
         })
     }
 
@@ -62,11 +62,11 @@ impl ClaimApi for Client {
         producer: Option<&'a ProducerId>,
     ) -> BoxFuture<'a, Result<Vec<Result<Claim>>>> {
         Box::pin(async move {
-            let ask = self
+            let request = self
                 .request(Method::POST, &["claims:done"], NO_PARAMS)
                 .json(&json!({"claims": completions}))
                 .by(producer);
-            response::claims(&self.send(ask).await?.body)
+            response::claims(&self.send(request).await?.body)
         })
     }
 

@@ -1,7 +1,7 @@
-//! Whether the broker is there: while it is not, nothing is begun, and everybody can see that.
+//! Whether the broker is available: while it is not, no work is started, and the runner's state says so.
 //!
-//! - A pause grows with every time the broker was asked in vain; those who fail during one do not lengthen it.
-//! - What was refused in writing is mended by writing: that reading works says nothing of it.
+//! - The pause grows with every failed try; requests that fail during a pause do not lengthen it.
+//! - A pause after a failed write ends only with a successful write: a successful read does not prove that writes work.
 
 use super::options::RunnerState;
 use crate::retry::{RetryPolicy, jitter};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// What the broker was asked in vain.
+/// The kind of a request that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RequestKind {
     Reading,
@@ -22,10 +22,10 @@ pub(super) enum RequestKind {
 struct BackoffPause {
     tries: u32,
     until: Instant,
-    asked: RequestKind,
+    kind: RequestKind,
 }
 
-/// Whether the broker is there.
+/// Whether the broker is available.
 #[derive(Debug)]
 pub(super) struct BrokerAvailability {
     retry: RetryPolicy,
@@ -33,7 +33,7 @@ pub(super) struct BrokerAvailability {
     state: watch::Sender<RunnerState>,
 }
 
-/// Whether the same request may fare better later, as it is.
+/// Whether the same request may succeed later.
 pub(super) const fn is_passing(error: &Error) -> bool {
     let kind = error.kind();
     kind.is_retryable() && !kind.had_effect()
@@ -48,18 +48,18 @@ impl BrokerAvailability {
         self.state.subscribe()
     }
 
-    /// The runner was asked to stop.
+    /// The runner received the stop signal.
     pub(super) fn mark_draining(&self) {
         self.state.send_replace(RunnerState::Draining);
     }
 
-    /// Until when nothing is to be begun.
+    /// Until when no work is started.
     pub(super) fn paused_until(&self) -> Option<Instant> {
         self.pause().map(|pause| pause.until).filter(|until| *until > Instant::now())
     }
 
-    /// The broker does not answer, or cannot do what it is asked; answers how long to wait.
-    pub(super) fn mark_down(&self, error: &Error, asked: RequestKind) -> Duration {
+    /// Records that the broker is unavailable; returns how long to wait.
+    pub(super) fn mark_down(&self, error: &Error, kind: RequestKind) -> Duration {
         let now = Instant::now();
         let mut pause = self.pause();
         if let Some(known) = *pause
@@ -68,21 +68,21 @@ impl BrokerAvailability {
             return known.until - now;
         }
         let tries = pause.map_or(1, |known| known.tries.saturating_add(1));
-        let wanted = error.retry_after_seconds().map(|seconds| Duration::from_secs(seconds.into()));
-        let wait = self.retry.wait(tries, wanted, jitter());
-        let asked = pause.map_or(asked, |known| known.asked.max(asked));
-        *pause = Some(BackoffPause { tries, until: now + wait, asked });
-        tracing::warn!(%error, tries, ?wait, "the broker is away: nothing is begun until it is back");
+        let retry_after = error.retry_after_seconds().map(|seconds| Duration::from_secs(seconds.into()));
+        let wait = self.retry.wait(tries, retry_after, jitter());
+        let kind = pause.map_or(kind, |known| known.kind.max(kind));
+        *pause = Some(BackoffPause { tries, until: now + wait, kind });
+        tracing::warn!(%error, tries, ?wait, "the broker is unavailable: no work is started until it is available again");
         self.show(RunnerState::Paused(tries));
         wait
     }
 
-    /// The broker did what it was asked.
-    pub(super) fn mark_up(&self, asked: RequestKind) {
+    /// Records a successful request.
+    pub(super) fn mark_up(&self, kind: RequestKind) {
         let mut pause = self.pause();
-        if pause.is_some_and(|known| known.asked <= asked) {
+        if pause.is_some_and(|known| known.kind <= kind) {
             *pause = None;
-            tracing::info!("the broker is back");
+            tracing::info!("the broker is available again");
             self.show(RunnerState::Running);
         }
     }

@@ -1,15 +1,15 @@
-//! Why a handler's runner ended before it was asked to.
+//! The error that ends a handler's runner.
 
 use contract::Error;
 use std::fmt;
 
-/// Why a runner ended before it was asked to: the broker refused, for good. What was being worked on was finished, or
-/// handed back.
+/// Why a runner ended before the stop signal: the broker refused a request for good. The work in flight was finished, or its
+/// claim was released.
 #[derive(Debug)]
 pub struct HandlerError {
     /// The handler.
     pub handler: String,
-    /// What the broker said.
+    /// The refusal.
     pub error: Error,
 }
 

@@ -1,14 +1,14 @@
-//! The work itself, as a program writes it, and what can come of it.
+//! The work as a program writes it, and its result.
 
 use contract::{BoxFuture, Claim, ClaimError, NewEvent, StoredEvent, limits};
 use std::error::Error;
 use std::fmt;
 
-/// Work on one event. A closure `|event, claim| async { … }` is one, if it answers a `Result`: of nothing or of
-/// events, or of any error.
+/// Work on one event. A closure `|event, claim| async { … }` is a handler if it returns a `Result` of `()` or of events, with
+/// any error.
 pub trait EventHandler: Send + Sync + 'static {
-    /// Does the work. It is begun under a live claim, and dropped where the claim is lost. What is outside should be
-    /// given `claim.token`, and refuse a lower one than it has seen.
+    /// Does the work. It starts under a live claim, and is dropped if the claim is lost. Send `claim.token` to every system
+    /// outside, which should refuse a token below the highest one it has seen.
     fn handle(&self, event: StoredEvent, claim: Claim) -> BoxFuture<'static, Result<WorkOutput, WorkError>>;
 }
 
@@ -25,10 +25,10 @@ where
     }
 }
 
-/// What came of work that is done.
+/// The result of work that is done.
 #[derive(Debug, Clone, Default)]
 pub struct WorkOutput {
-    /// Events it has produced: stored with the completion, or neither is.
+    /// Events that it has produced: they are stored with the completion, or neither is.
     pub events: Vec<NewEvent>,
 }
 
@@ -50,29 +50,29 @@ impl From<NewEvent> for WorkOutput {
     }
 }
 
-/// Why work failed. Any error can be answered; this one says its class itself, and whether another attempt makes sense.
+/// Why work failed. Any error may be returned; this one sets its class, and whether another attempt makes sense.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkError {
-    /// Class and message, as the broker keeps them.
+    /// Class and message, as the broker stores them.
     pub error: ClaimError,
-    /// Whether another attempt makes sense; otherwise the event is a dead letter at once.
+    /// Whether another attempt makes sense; otherwise the event becomes a dead letter at once.
     pub retryable: bool,
 }
 
 impl WorkError {
-    /// A failure of this class; another attempt makes sense.
+    /// A failure of this class, after which another attempt makes sense.
     pub fn new(class: impl Into<String>, message: impl Into<String>) -> Self {
         Self { error: ClaimError::new(class, message), retryable: true }
     }
 
-    /// The same, and no other attempt would fare better.
+    /// The same failure without another attempt.
     #[must_use]
     pub fn for_good(mut self) -> Self {
         self.retryable = false;
         self
     }
 
-    /// A failure as the program's error says it: its class is the error's type, its message the chain of causes.
+    /// A failure from the program's error: its class is the error's type, its message the chain of causes.
     fn of<E>(error: &(dyn Error + Send + Sync + 'static)) -> Self {
         if let Some(failed) = error.downcast_ref::<Self>() {
             return failed.clone();
@@ -87,7 +87,7 @@ impl WorkError {
     }
 }
 
-/// The last name of a type's path, without what it is made of.
+/// The last name of a type's path, without type parameters.
 fn class_of(path: &str) -> String {
     let plain = path.split('<').next().unwrap_or(path);
     let name = plain.rsplit("::").next().unwrap_or(plain).trim_start_matches('&');

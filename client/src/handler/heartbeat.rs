@@ -1,4 +1,4 @@
-//! The work under its claim: kept alive by heartbeats while it lasts, cancelled with it, said to the broker when it ends.
+//! Work under a claim: heartbeats keep the claim alive, a lost claim cancels the work, and the result is reported.
 
 use super::availability::{RequestKind, is_passing};
 use super::event_handler::{WorkError, WorkOutput};
@@ -10,14 +10,14 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-/// Handing work back has this long.
+/// How long releasing a claim may take.
 const RELEASE_MAX: Duration = Duration::from_secs(3);
 
-/// A task that does not outlive whoever waits for it.
+/// A task that is aborted when it is dropped.
 struct WorkTask(JoinHandle<Result<WorkOutput, WorkError>>);
 
 impl WorkTask {
-    /// Ends it, and answers when it has ended.
+    /// Aborts it, and waits until it has ended.
     async fn cancel(mut self) {
         self.0.abort();
         let _ = (&mut self.0).await;
@@ -34,13 +34,13 @@ impl WorkerContext {
     /// Works on an event under its claim.
     pub(super) async fn work_under_claim(&self, event: StoredEvent, held_claim: HeldClaim) -> WorkEnd {
         let HeldClaim { claim, until } = held_claim;
-        // A task of its own: heartbeats go on while the work is busy, and a panic is its own.
+        // A separate task: heartbeats continue while the work is busy, and a panic does not end the runner.
         let mut task = WorkTask(tokio::spawn(self.effect.handle(event, claim.clone())));
         tokio::select! {
             biased;
             ended = &mut task.0 => {
-                let came = ended.unwrap_or_else(|cause| Err(panicked(cause)));
-                self.report(&claim, came).await
+                let result = ended.unwrap_or_else(|cause| Err(panicked(cause)));
+                self.report(&claim, result).await
             }
             () = self.keep_alive(&claim, until) => {
                 task.cancel().await;
@@ -53,24 +53,24 @@ impl WorkerContext {
         }
     }
 
-    /// Keeps a claim alive; ends when it no longer holds.
+    /// Keeps a claim alive; returns when it is lost.
     async fn keep_alive(&self, claim: &Claim, mut until: Instant) {
         let lease = claim.lease.std_duration();
         let every = (lease / 3).min(claim.heartbeat.std_duration().max(Duration::from_millis(1)));
         let mut next = until - lease + every;
         loop {
             sleep_until(next.min(until)).await;
-            let asked = Instant::now();
+            let sent_at = Instant::now();
             let answer = timeout_at(until, self.client.heartbeat(&claim.id, claim.token)).await;
             match answer {
                 Ok(Ok(_)) => {
                     self.availability.mark_up(RequestKind::Writing);
-                    until = asked + lease;
-                    next = asked + every;
+                    until = sent_at + lease;
+                    next = sent_at + every;
                 }
                 Ok(Err(error)) if is_passing(&error) => {
                     let wait = self.availability.mark_down(&error, RequestKind::Writing);
-                    // Sooner than a pause may last: there is something to lose.
+                    // Sooner than the end of the pause, since the lease expires.
                     next = Instant::now() + wait.min(every / 2);
                 }
                 Ok(Err(error)) => {
@@ -86,9 +86,9 @@ impl WorkerContext {
         }
     }
 
-    /// Says what came of the work.
-    async fn report(&self, claim: &Claim, came: Result<WorkOutput, WorkError>) -> WorkEnd {
-        match came {
+    /// Reports the result of the work.
+    async fn report(&self, claim: &Claim, result: Result<WorkOutput, WorkError>) -> WorkEnd {
+        match result {
             Ok(done) => self.complete(claim, done).await,
             Err(failed) => self.fail(claim, failed).await,
         }
@@ -98,19 +98,19 @@ impl WorkerContext {
         let offset = self.progress().once_settled(claim.sequence);
         let completion = Completion { token: claim.token, events: done.events, offset };
         let answer =
-            self.retry_until_answered(|| self.client.complete_claim(&claim.id, completion.clone(), None)).await;
+            self.retry_until_response(|| self.client.complete_claim(&claim.id, completion.clone(), None)).await;
         match answer {
             Ok(done) => {
                 let mut progress = self.progress();
                 progress.settle(claim.sequence);
-                // The broker may have kept it back, for an event that another runner has begun.
+                // The broker may have committed a lower offset, because of an event that another runner works on.
                 let committed = done.committed_offset.or(offset);
                 committed.into_iter().for_each(|offset| progress.committed(offset));
                 WorkEnd::Settled(WorkOutcome::Done)
             }
             Err(error) if matches!(error.kind(), Kind::ClaimLost | Kind::NotFound) => self.claim_lost(claim, &error),
             Err(error) if is_passing(&error) => WorkEnd::Unavailable(error),
-            // What the work has produced is not taken: that is a failure of the work.
+            // A refused produced event is a failure of the work.
             Err(error) => self.fail(claim, WorkError::new(error.kind().code(), error.to_string())).await,
         }
     }
@@ -126,7 +126,7 @@ impl WorkerContext {
             "the work failed"
         );
         let failure = ClaimFailure { token: claim.token, error, retryable: Some(retryable) };
-        match self.retry_until_answered(|| self.client.fail_claim(&claim.id, failure.clone())).await {
+        match self.retry_until_response(|| self.client.fail_claim(&claim.id, failure.clone())).await {
             Ok(claim) => end_of_claim(&claim),
             Err(error) if matches!(error.kind(), Kind::ClaimLost | Kind::NotFound) => self.claim_lost(claim, &error),
             Err(error) if is_passing(&error) => WorkEnd::Unavailable(error),
@@ -134,7 +134,7 @@ impl WorkerContext {
         }
     }
 
-    /// Somebody else has the claim, or had: whoever asks again is told how it stands.
+    /// Another worker has the claim, or had it: the next claim request returns its state.
     fn claim_lost(&self, claim: &Claim, error: &Error) -> WorkEnd {
         tracing::warn!(handler = self.name, sequence = claim.sequence.get(), %error, "the claim was lost meanwhile");
         WorkEnd::Again(Duration::ZERO)
@@ -151,7 +151,7 @@ impl WorkerContext {
     }
 }
 
-/// How an event stands whose work has failed.
+/// The end of an event whose work has failed.
 fn end_of_claim(claim: &Claim) -> WorkEnd {
     match claim.status {
         ClaimStatus::Dead => WorkEnd::Settled(WorkOutcome::DeadLetter),
@@ -162,12 +162,12 @@ fn end_of_claim(claim: &Claim) -> WorkEnd {
 
 /// Work that panicked has failed.
 fn panicked(cause: tokio::task::JoinError) -> WorkError {
-    let said = match cause.try_into_panic() {
-        Ok(said) => said
+    let payload = match cause.try_into_panic() {
+        Ok(payload) => payload
             .downcast::<String>()
             .map(|text| *text)
-            .or_else(|said| said.downcast::<&'static str>().map(|text| (*text).to_owned())),
+            .or_else(|payload| payload.downcast::<&'static str>().map(|text| (*text).to_owned())),
         Err(_) => return WorkError::new("Cancelled", "The work was cancelled."),
     };
-    WorkError::new("Panic", said.unwrap_or_else(|_| "The work panicked.".to_owned()))
+    WorkError::new("Panic", payload.unwrap_or_else(|_| "The work panicked.".to_owned()))
 }

@@ -1,8 +1,8 @@
-//! Lanes: events that wait for their turn, one lane per aggregate, in order.
+//! Lanes: queues of waiting events, one per aggregate, in order.
 //!
-//! - Of each lane at most one event is given out at a time, the first; the next only when that one is settled.
+//! - At most one event of a lane is in flight, the first; the next one follows when it is settled.
 //! - Lanes take turns. An event without an aggregate is a lane of its own.
-//! - In a lane that sleeps, events are known by their numbers only, so that one that is blocked for long costs little.
+//! - A sleeping lane keeps only the sequences of its events, so that a lane that is blocked for long needs little memory.
 
 use super::work::HeldClaim;
 use contract::{Sequence, StoredEvent, SubjectNormalisation};
@@ -10,26 +10,26 @@ use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// What an event speaks of; alone where that is nothing.
+/// The aggregate of an event; `Alone` for an event without one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum LaneKey {
     Aggregate { subject_type: String, subject: String },
     Alone(Sequence),
 }
 
-/// Which subjects share a lane. Those that are one aggregate must; more may.
+/// Which subjects share a lane. Subjects of one aggregate must share one; others may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SubjectMatching {
-    /// Those of the same bytes.
+    /// Subjects with the same bytes.
     Exact,
-    /// Those that differ in white space at their ends, too.
+    /// Subjects that differ only in white space at their ends.
     Trimmed,
-    /// Those with the same digits: neither case nor composition changes one.
+    /// Subjects with the same digits: neither case nor composition changes a digit.
     Digits,
 }
 
 impl SubjectMatching {
-    /// For a topic that takes these differences for none.
+    /// For a topic with these normalisations.
     pub(super) fn of(normalisations: &[SubjectNormalisation]) -> Self {
         match normalisations {
             [] => Self::Exact,
@@ -49,7 +49,7 @@ impl SubjectMatching {
 
 impl LaneKey {
     /// The lane of an event.
-    pub(super) fn of(event: &StoredEvent, likeness: SubjectMatching) -> Self {
+    pub(super) fn of(event: &StoredEvent, matching: SubjectMatching) -> Self {
         #[derive(Default, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
         struct SubjectFields<'a> {
@@ -62,26 +62,26 @@ impl LaneKey {
         match about.subject {
             Some(subject) if event.aggregate_sequence.get() > 0 => {
                 let subject_type = about.subject_type.unwrap_or_default();
-                // Types compare without one trailing `~`.
+                // Types are compared without a trailing `~`.
                 let subject_type = subject_type.strip_suffix('~').unwrap_or(&subject_type).to_owned();
-                Self::Aggregate { subject_type, subject: likeness.lane(&subject) }
+                Self::Aggregate { subject_type, subject: matching.lane(&subject) }
             }
             _ => Self::Alone(event.sequence),
         }
     }
 }
 
-/// An event that waits for its turn.
+/// An event in a lane.
 #[derive(Debug)]
 pub(super) struct WaitingEvent {
     pub(super) sequence: Sequence,
-    /// The event; absent where it is to be read again.
+    /// The event; absent if it must be read again.
     pub(super) event: Option<StoredEvent>,
-    /// A claim that came with it.
+    /// The claim that it arrived with.
     pub(super) taken: Option<HeldClaim>,
-    /// Whether a claim of it may have been given without our knowing.
+    /// Whether it may have been claimed by a request whose response was lost.
     pub(super) in_doubt: bool,
-    /// How often in a row it was held.
+    /// How often in a row it was `held`.
     pub(super) held: u32,
 }
 
@@ -95,7 +95,7 @@ impl WaitingEvent {
 enum LaneState {
     Ready,
     Working,
-    /// It waits, for a moment.
+    /// It waits until it is woken.
     Waiting,
     Asleep,
 }
@@ -111,25 +111,25 @@ struct Lane {
 pub(super) struct LaneQueue {
     lanes: HashMap<LaneKey, Lane>,
     ready: VecDeque<LaneKey>,
-    /// Every event in a lane, or given out.
+    /// Every event that waits or is in flight.
     known: HashSet<Sequence>,
-    /// Events held in memory.
+    /// Events whose text is in memory.
     texts: usize,
 }
 
 impl LaneQueue {
-    /// Whether an event is here already.
+    /// Whether an event is known already.
     pub(super) fn knows(&self, sequence: Sequence) -> bool {
         self.known.contains(&sequence)
     }
 
-    /// Events held in memory, and events in all.
+    /// The number of events whose text is in memory, and of all events.
     pub(super) fn sizes(&self) -> (usize, usize) {
         (self.texts, self.known.len())
     }
 
-    /// Takes an event in, at its place among those that wait. One that is here already is not taken in again, unless it
-    /// comes with a claim: that is another attempt, handed out while the last word on the one before is not answered yet.
+    /// Adds an event in order. A known event is not added again, unless it arrives with a claim: that is a new attempt, which
+    /// was assigned while the report of the previous one is still unanswered.
     pub(super) fn push(&mut self, key: LaneKey, mut waiting: WaitingEvent) {
         if !self.known.insert(waiting.sequence) && waiting.taken.is_none() {
             return;
@@ -148,7 +148,7 @@ impl LaneQueue {
         lane.queue.insert(at, waiting);
     }
 
-    /// The next event to be worked on.
+    /// The next event to work on.
     pub(super) fn next(&mut self) -> Option<(LaneKey, WaitingEvent)> {
         let key = self.ready.pop_front()?;
         let lane = self.lanes.get_mut(&key)?;
@@ -158,7 +158,7 @@ impl LaneQueue {
         Some((key, waiting))
     }
 
-    /// The event that was given out is settled.
+    /// The event in flight is settled.
     pub(super) fn settle(&mut self, key: &LaneKey, sequence: Sequence) {
         self.known.remove(&sequence);
         let Some(lane) = self.lanes.get_mut(key) else { return };
@@ -170,8 +170,8 @@ impl LaneQueue {
         }
     }
 
-    /// The event that was given out is to be tried again, after its lane is woken. Where that is long, the lane's events
-    /// are let go, and read again in time.
+    /// The event in flight will be tried again after its lane is woken. If that takes long, the texts of the lane's events are
+    /// dropped and read again later.
     pub(super) fn put_back(&mut self, key: &LaneKey, waiting: WaitingEvent, is_long: bool) {
         let Some(lane) = self.lanes.get_mut(key) else { return };
         self.texts += usize::from(waiting.event.is_some());
@@ -183,7 +183,7 @@ impl LaneQueue {
         lane.standing = if is_long { LaneState::Asleep } else { LaneState::Waiting };
     }
 
-    /// A lane that slept may go on.
+    /// Wakes a sleeping lane.
     pub(super) fn wake(&mut self, key: &LaneKey) {
         if let Some(lane) = self.lanes.get_mut(key)
             && matches!(lane.standing, LaneState::Waiting | LaneState::Asleep)
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!((given(&mut lanes), lanes.sizes()), (vec![], (0, 3)));
         let late = event(4, "a");
         lanes.push(LaneKey::of(&late, SubjectMatching::Exact), WaitingEvent::new(late, None));
-        // Work that was redriven takes its place in front.
+        // A redriven event is inserted at the front.
         let redriven = event(0, "a");
         lanes.push(LaneKey::of(&redriven, SubjectMatching::Exact), WaitingEvent::new(redriven, None));
         assert_eq!(lanes.sizes(), (0, 5));
@@ -289,13 +289,13 @@ mod tests {
             (&[Trim, CaseFold, Nfc], " \u{c9}1", "e\u{301}1", true),
             (&[CaseFold], "order-1", "order-2", false),
         ] {
-            let likeness = SubjectMatching::of(normalisations);
-            let keys = [one, other].map(|subject| LaneKey::of(&event(1, subject), likeness));
+            let matching = SubjectMatching::of(normalisations);
+            let keys = [one, other].map(|subject| LaneKey::of(&event(1, subject), matching));
             assert_eq!(keys[0] == keys[1], is_one, "{normalisations:?} {one} {other}");
         }
     }
 
-    /// A shared group hands out the next attempt as soon as it knows that one has failed; the worker may learn later.
+    /// A shared group assigns the next attempt as soon as it knows that one has failed; the worker may learn that later.
     #[test]
     fn an_attempt_that_is_handed_out_while_the_one_before_is_not_settled_waits_for_that() {
         let mut lanes = LaneQueue::default();

@@ -1,16 +1,16 @@
-//! Handlers: a piece of work done once per event, by any number of programs ([`Runner`]).
+//! Handlers: work that is done once per event, by any number of programs ([`HandlerRunner`]).
 //!
-//! - The work is begun only under a live claim, and is given the claim with its fencing token. A claim that is lost, or
-//!   that could not be kept alive, cancels the work where it stands.
-//! - Events of one aggregate are worked on one after another, in order; many aggregates at a time, up to a bound.
-//! - What came of the work is said to the broker: done, with the events it produced and the offset in the same append; or
-//!   failed, with the error's class and message. What failed is tried again when the broker says so.
-//! - While the broker is away nothing is begun; the runner says that it is paused, and goes on by itself.
-//! - Asked to stop, it finishes what it is at, or hands it back.
+//! - The work starts only under a live claim, and receives the claim with its fencing token. If the claim is lost or cannot be
+//!   kept alive, the work is cancelled.
+//! - Events of one aggregate are worked on one after another, in order; several aggregates at the same time, up to a limit.
+//! - The result is reported to the broker: done, with the produced events and the offset in the same append; or failed, with
+//!   the error's class and message. The broker decides when a failed event is tried again.
+//! - While the broker is unavailable no work is started; the runner's state is `Paused`, and it resumes by itself.
+//! - After the stop signal it finishes the work in flight, or releases its claims.
 //!
-//! A worker may die after its effect and before it could say so. Then the event is worked on again, and whether the effect
-//! happens twice is up to the effect: it keeps the event's id (or the token) where the effect is, or produces events, which
-//! are stored with the completion or not at all. `docs/clients.md` has the recipes.
+//! A worker may die after its effect and before its report. Then the event is worked on again, and the effect itself must
+//! prevent a second effect: it stores the event's id (or the token) with the effect, or it produces events, which are stored
+//! with the completion or not at all. `docs/clients.md` has the recipes.
 
 mod availability;
 mod error;

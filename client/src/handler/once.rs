@@ -1,4 +1,4 @@
-//! One event, worked on once, however often and by whatever way it is delivered.
+//! Work on a single event, done once however often and by whatever means the event is delivered.
 
 use super::event_handler::EventHandler;
 use super::lanes::WaitingEvent;
@@ -9,25 +9,25 @@ use contract::{Result, StoredEvent};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What became of an event.
+/// The outcome for an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkOutcome {
     /// The work was done now.
     Done,
-    /// It was done before, or a person has decided that it need not be.
+    /// It was done before, or an operator has discarded it.
     AlreadyDone,
     /// A later event of the aggregate is finished.
     Stale,
-    /// It was given up, and waits for a person.
+    /// It was given up, and waits for an operator.
     DeadLetter,
-    /// The event is not there any more.
+    /// The event is no longer stored.
     Gone,
-    /// It failed, or somebody else is at it: it may be asked for again after so long.
+    /// It failed, or another worker holds it: retry after this time.
     Later(Duration),
 }
 
-/// Works on one event that was delivered by any way, if it is to be worked on now. Delivered twice, out of order, or to two
-/// programs at a time, the work is done once and in order.
+/// Works on one event that was delivered by any means, if it may be claimed now. If it is delivered twice, out of order, or to
+/// two programs at the same time, the work is done once and in order.
 pub async fn once(
     client: &Client,
     handler: &str,
@@ -38,7 +38,7 @@ pub async fn once(
     let topic = event.event()?.topic;
     let context = WorkerContext::new(client.clone(), handler.to_owned(), topic, options.clone(), Arc::new(effect));
     match context.work(&mut WaitingEvent::new(event, None)).await {
-        WorkEnd::Settled(worked) => Ok(worked),
+        WorkEnd::Settled(outcome) => Ok(outcome),
         WorkEnd::Again(wait) => Ok(WorkOutcome::Later(wait)),
         WorkEnd::Blocked => Ok(WorkOutcome::Later(options.recheck)),
         WorkEnd::Unavailable(error) | WorkEnd::Refused(error) => Err(error),

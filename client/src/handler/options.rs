@@ -1,43 +1,43 @@
-//! How a handler's runner works, and how it stands.
+//! The options of a handler's runner, and its state.
 
 use crate::retry::RetryPolicy;
 use contract::{ClaimOrder, IdPattern, IsoDuration, limits};
 use std::time::Duration;
 
-/// How a runner works. What is said of claims here beats what the broker holds for the handler.
+/// The options of a runner. Options about claims override the handler's policy in the broker.
 #[derive(Debug, Clone)]
 pub struct HandlerOptions {
-    /// Most events worked on at a time, each of another aggregate.
+    /// How many events are worked on at the same time, each of another aggregate.
     pub parallel: usize,
-    /// How long a claim holds without a heartbeat; the handler's when absent. Heartbeats come at a third of it.
+    /// The lease of a claim; that of the handler's policy when absent. Heartbeats are sent at a third of it.
     pub lease: Option<IsoDuration>,
-    /// What order events of one aggregate keep. When absent, a runner that works on every event of the topic asks for
-    /// `gapless`, so that none is passed over. One with a filter leaves it to the handler, since `gapless` would wait for
-    /// events that the filter does not take; so does [`once`](super::once), for the same reason.
+    /// The order of events of one aggregate. When absent, a runner that works on every event of the topic uses `gapless`, so
+    /// that no event is skipped. A runner with a filter uses the order of the handler's policy, since `gapless` would wait for
+    /// events that the filter excludes; so does [`once`](super::once), for the same reason.
     pub order: Option<ClaimOrder>,
-    /// Who does the work, for people. Each runner adds something of its own.
+    /// The owner of the claims, for people. Each runner appends a suffix of its own.
     pub owner: String,
-    /// Event types the handler wants; empty: any.
+    /// Only events of these types; empty: all.
     pub types: Vec<IdPattern>,
-    /// Subject types it wants; empty: any.
+    /// Only events about subjects of these types; empty: all.
     pub subject_types: Vec<IdPattern>,
-    /// A CEL expression over the event's members: which events it wants.
+    /// Only events for which this CEL expression is true.
     pub filter: Option<String>,
-    /// Where a handler begins that has committed nothing yet.
+    /// Where a handler without a committed offset starts.
     pub start: StartPosition,
-    /// How several runners of the handler divide the work.
+    /// How the runners of the handler divide the work.
     pub division: WorkDivision,
-    /// Where more events than this wait for their turn in memory, no more are read; a page of them may come on top.
+    /// When this many events wait in memory, no more are read; one more page may be added.
     pub window_events: usize,
-    /// Most events that wait for their turn; those beyond the window are known by their numbers only.
+    /// How many events may wait; of those beyond the window only the sequences are kept.
     pub waiting_max: usize,
-    /// How long an event that may not be claimed yet waits before it is asked for again, where the broker does not know.
+    /// When to try again to claim an event that is held, if the broker does not say when.
     pub recheck: Duration,
-    /// How often work that a person has redriven is looked for, behind what was read already.
+    /// The interval at which the runner looks for redriven or abandoned events that it has read past.
     pub sweep: Duration,
-    /// What is being worked on has this long when the runner is asked to stop; then it is handed back.
+    /// How long work in flight may take after the stop signal; then its claim is released.
     pub drain: Duration,
-    /// The waits while the broker is away; how often does not count.
+    /// The waits while the broker is unavailable. The number of tries is not limited.
     pub pause: RetryPolicy,
 }
 
@@ -68,39 +68,39 @@ impl Default for HandlerOptions {
 }
 
 impl HandlerOptions {
-    /// The order that the claims of a runner ask for; the handler's when absent.
+    /// The order in the claims of a runner; that of the handler's policy when absent.
     pub(super) fn runner_order(&self) -> Option<ClaimOrder> {
         let takes_all = self.types.is_empty() && self.subject_types.is_empty() && self.filter.is_none();
         self.order.or(takes_all.then_some(ClaimOrder::Gapless))
     }
 }
 
-/// Where a handler begins that has committed nothing yet.
+/// Where a handler without a committed offset starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StartPosition {
-    /// At the topic's first event.
+    /// At the topic's first stored event.
     Earliest,
-    /// Behind the topic's last event.
+    /// Behind the topic's last event. The runner commits that offset, so that a restart resumes there.
     Latest,
 }
 
 /// How several runners of one handler divide the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkDivision {
-    /// Each reads the topic, and claims decide who works on which event. `lease` and `order` may be said here.
+    /// Each runner reads the topic, and claims decide which of them works on an event. `lease` and `order` may be set here.
     ByClaim,
-    /// They are members of a shared group, named like the handler: the broker hands each event to one of them, already
-    /// claimed. Lease and attempts are those the broker holds for the handler.
+    /// They are members of a shared group with the handler's name: the broker assigns each event to one of them, already
+    /// claimed. Lease and attempts are those of the handler's policy.
     ByGroup,
 }
 
-/// How a runner stands.
+/// The state of a runner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunnerState {
     /// It works, or waits for events.
     Running,
-    /// The broker is away: nothing is begun. So often it was asked since.
+    /// The broker is unavailable: no work is started. The number of tries since then.
     Paused(u32),
-    /// It was asked to stop, and finishes what it is at.
+    /// It received the stop signal, and finishes the work in flight.
     Draining,
 }

@@ -1,26 +1,26 @@
-//! How far a handler has come: everything up to its offset is finished, is none of its business, or is kept elsewhere.
+//! The offset of a handler: every event up to it is finished, excluded by the filter, or kept by the broker as an open claim.
 
 use contract::{Offset, Sequence};
 use std::collections::BTreeSet;
 
-/// What was read, and what of it is not settled. The default tells the broker nothing.
+/// What was read, and which of these events are not settled. The default commits nothing.
 #[derive(Debug, Default)]
 pub(super) struct OffsetProgress {
     read: Offset,
     open: BTreeSet<Sequence>,
-    /// What the broker knows.
+    /// The committed offset.
     committed: Offset,
-    /// Whether it is for us to tell it.
+    /// Whether this runner commits offsets.
     is_ours: bool,
 }
 
 impl OffsetProgress {
-    /// Begins behind this offset.
+    /// Starts behind this offset.
     pub(super) const fn at(offset: Offset) -> Self {
         Self { read: offset, open: BTreeSet::new(), committed: offset, is_ours: true }
     }
 
-    /// These were read, and everything up to `next`.
+    /// These events were read, and everything up to `next`.
     pub(super) fn read(&mut self, events: impl Iterator<Item = Sequence>, next: Offset) {
         if !self.is_ours {
             return;
@@ -29,7 +29,7 @@ impl OffsetProgress {
         self.read = self.read.max(next);
     }
 
-    /// Whether an event lies behind what was read.
+    /// Whether an event is at or below the offset that was read.
     pub(super) fn is_passed(&self, sequence: Sequence) -> bool {
         Offset::from(sequence) <= self.read
     }
@@ -38,12 +38,12 @@ impl OffsetProgress {
         self.open.remove(&sequence);
     }
 
-    /// The offset once this event is settled too, if the broker does not know it yet.
+    /// The offset to commit when this event is settled too, if it is not committed yet.
     pub(super) fn once_settled(&self, sequence: Sequence) -> Option<Offset> {
         self.uncommitted_offset(self.open.iter().find(|open| **open != sequence))
     }
 
-    /// The offset, if the broker does not know it yet.
+    /// The offset to commit, if it is not committed yet.
     pub(super) fn to_commit(&self) -> Option<Offset> {
         self.uncommitted_offset(self.open.first())
     }
@@ -53,7 +53,7 @@ impl OffsetProgress {
         (self.is_ours && offset > self.committed).then_some(offset)
     }
 
-    /// The broker knows this much.
+    /// The broker has committed this offset.
     pub(super) fn committed(&mut self, offset: Offset) {
         self.committed = self.committed.max(offset);
     }

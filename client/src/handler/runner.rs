@@ -1,6 +1,6 @@
-//! The runner: takes events in, lets each have its turn, and keeps the broker informed.
+//! The runner: reads events, starts work on them in order, and commits the offset.
 //!
-//! - The loop only routes; what happens to one event is `work`'s business, whose turn it is is `lanes`'.
+//! - The loop only routes: `work` handles one event, and `lanes` decides which event is next.
 
 use super::availability::{RequestKind, is_passing};
 use super::error::HandlerError;
@@ -22,11 +22,11 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout_at};
 
-/// How often the offset is committed, where no completion has done it.
+/// The interval between commits of the offset, if no completion has committed it.
 const COMMIT_EVERY: Duration = Duration::from_secs(1);
-/// Where an event waits longer than this, those behind it are not kept in memory.
+/// If an event waits longer than this, the events behind it in its lane are not kept in memory.
 const LONG: Duration = Duration::from_secs(2);
-/// Work that was interrupted has this long to be handed back.
+/// How long releasing the claims of interrupted work may take.
 const RELEASE_MAX: Duration = Duration::from_secs(5);
 
 /// Works on the events of a topic, each once.
@@ -64,7 +64,7 @@ pub async fn run(
 }
 
 impl HandlerRunner {
-    /// A runner of the handler of this name.
+    /// A runner of the handler with this name.
     pub fn new(
         client: Client,
         name: impl Into<String>,
@@ -76,43 +76,43 @@ impl HandlerRunner {
         Self { context: WorkerContext::new(client, name.into(), topic, options, Arc::new(effect)) }
     }
 
-    /// How it stands, to be looked at while it runs.
+    /// The state, to be observed while it runs.
     pub fn state(&self) -> watch::Receiver<RunnerState> {
         self.context.availability.state()
     }
 
-    /// Works until `stop` ends, or the broker refuses for good; then it finishes what it is at.
+    /// Works until `stop` ends or the broker refuses for good; then it finishes the work in flight.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) -> Result<(), HandlerError> {
-        let Self { context: desk } = self;
-        let handler = desk.name.clone();
-        let (client, topic) = (desk.client.clone(), desk.topic.clone());
-        let source: Arc<dyn EventSource> = match desk.options.division {
-            WorkDivision::ByClaim => Arc::new(PollingSource::new(client, &handler, topic, &desk.options)),
-            WorkDivision::ByGroup => Arc::new(SharedGroupSource::new(client, &handler, topic, &desk.options)),
+        let Self { context } = self;
+        let handler = context.name.clone();
+        let (client, topic) = (context.client.clone(), context.topic.clone());
+        let source: Arc<dyn EventSource> = match context.options.division {
+            WorkDivision::ByClaim => Arc::new(PollingSource::new(client, &handler, topic, &context.options)),
+            WorkDivision::ByGroup => Arc::new(SharedGroupSource::new(client, &handler, topic, &context.options)),
         };
-        let mut floor = RunLoop::new(Arc::new(desk), source);
+        let mut run_loop = RunLoop::new(Arc::new(context), source);
         let mut stop = StopSignal::new(stop);
-        let ended = floor.work(&mut stop).await;
-        floor.drain().await;
+        let ended = run_loop.work(&mut stop).await;
+        run_loop.drain().await;
         ended.map_err(|error| HandlerError { handler, error })
     }
 }
 
-/// What runs beside the work.
+/// A result of a background task.
 enum ChoreResult {
     Committed,
     Swept(SweepResult),
     Fetched(Option<StoredEvent>),
 }
 
-/// An event that was worked on.
+/// The result of work on an event.
 struct FinishedWork {
     key: LaneKey,
     waiting: WaitingEvent,
     ended: WorkEnd,
 }
 
-/// What the loop woke up for.
+/// What the loop handles next.
 enum RunnerEvent {
     Worked(Box<FinishedWork>),
     Awake(LaneKey),
@@ -126,7 +126,7 @@ struct RunLoop {
     context: Arc<WorkerContext>,
     source: Arc<dyn EventSource>,
     lanes: LaneQueue,
-    likeness: SubjectMatching,
+    matching: SubjectMatching,
     at_work: JoinSet<Box<FinishedWork>>,
     asleep: JoinSet<LaneKey>,
     reader: JoinSet<Error>,
@@ -136,12 +136,12 @@ struct RunLoop {
 }
 
 impl RunLoop {
-    fn new(desk: Arc<WorkerContext>, source: Arc<dyn EventSource>) -> Self {
+    fn new(context: Arc<WorkerContext>, source: Arc<dyn EventSource>) -> Self {
         Self {
-            context: desk,
+            context,
             source,
             lanes: LaneQueue::default(),
-            likeness: SubjectMatching::Exact,
+            matching: SubjectMatching::Exact,
             at_work: JoinSet::new(),
             asleep: JoinSet::new(),
             reader: JoinSet::new(),
@@ -151,7 +151,7 @@ impl RunLoop {
         }
     }
 
-    /// Works until the order to stop comes.
+    /// Works until the stop signal.
     async fn work(&mut self, stop: &mut StopSignal<'_>) -> Answered<()> {
         let Some(begin) = self.begin(stop).await? else { return Ok(()) };
         if !self.source.is_divided() {
@@ -166,7 +166,7 @@ impl RunLoop {
             let woken = stop.unless_stopped(self.next_event(&mut pages, &mut tick)).await;
             match woken {
                 UntilStopped::Stopped => return Ok(()),
-                UntilStopped::Done(RunnerEvent::Worked(finished)) => self.ended(*finished)?,
+                UntilStopped::Done(RunnerEvent::Worked(finished)) => self.work_ended(*finished)?,
                 UntilStopped::Done(RunnerEvent::Awake(key)) => self.lanes.wake(&key),
                 UntilStopped::Done(RunnerEvent::Read(batch)) => self.enqueue_batch(batch),
                 UntilStopped::Done(RunnerEvent::Chore(chore)) => self.chore_ended(chore),
@@ -176,17 +176,17 @@ impl RunLoop {
         }
     }
 
-    /// Where to begin; `None` where the order to stop comes first.
+    /// The offset to start behind; `None` if the stop signal comes first.
     async fn begin(&mut self, stop: &mut StopSignal<'_>) -> Answered<Option<Offset>> {
         loop {
-            let asking = async {
+            let start = async {
                 let topic = self.context.client.topic(&self.context.topic).await?;
                 Ok((SubjectMatching::of(&topic.definition.aggregate_normalisation), self.source.begin().await?))
             };
-            let error = match stop.unless_stopped(asking).await {
+            let error = match stop.unless_stopped(start).await {
                 UntilStopped::Stopped => return Ok(None),
-                UntilStopped::Done(Ok((likeness, begin))) => {
-                    self.likeness = likeness;
+                UntilStopped::Done(Ok((matching, begin))) => {
+                    self.matching = matching;
                     self.context.availability.mark_up(RequestKind::Reading);
                     return Ok(Some(begin));
                 }
@@ -200,7 +200,7 @@ impl RunLoop {
         }
     }
 
-    /// The next thing that happens. Nothing is lost where this is not waited for to its end.
+    /// The next event of the loop. Cancel safe: nothing is lost if the future is dropped.
     async fn next_event(
         &mut self,
         pages: &mut mpsc::Receiver<EventBatch>,
@@ -233,11 +233,11 @@ impl RunLoop {
         self.context.progress().read(sequences, batch.next);
         for arrival in batch.arrivals {
             self.lanes
-                .push(LaneKey::of(&arrival.event, self.likeness), WaitingEvent::new(arrival.event, arrival.held_claim));
+                .push(LaneKey::of(&arrival.event, self.matching), WaitingEvent::new(arrival.event, arrival.held_claim));
         }
     }
 
-    /// Begins as much as there is room for, unless the broker is away.
+    /// Starts as much work as is allowed, unless the broker is unavailable.
     fn begin_work(&mut self) {
         while self.at_work.len() < self.context.options.parallel.max(1)
             && self.context.availability.paused_until().is_none()
@@ -251,10 +251,10 @@ impl RunLoop {
         }
     }
 
-    fn ended(&mut self, FinishedWork { key, waiting, ended }: FinishedWork) -> Answered<()> {
+    fn work_ended(&mut self, FinishedWork { key, waiting, ended }: FinishedWork) -> Answered<()> {
         let (wait, is_long) = match ended {
-            WorkEnd::Settled(worked) => {
-                tracing::debug!(handler = self.context.name, sequence = waiting.sequence.get(), ?worked, "settled");
+            WorkEnd::Settled(outcome) => {
+                tracing::debug!(handler = self.context.name, sequence = waiting.sequence.get(), ?outcome, "settled");
                 self.context.progress().settle(waiting.sequence);
                 self.lanes.settle(&key, waiting.sequence);
                 return Ok(());
@@ -268,7 +268,7 @@ impl RunLoop {
             WorkEnd::Refused(error) => return Err(error),
         };
         if self.source.is_divided() {
-            // It is handed out again in time, perhaps to somebody else.
+            // The group assigns it again, perhaps to another member.
             self.lanes.settle(&key, waiting.sequence);
             return Ok(());
         }
@@ -280,7 +280,7 @@ impl RunLoop {
         Ok(())
     }
 
-    /// What is to be done now and then.
+    /// Starts background tasks that are due.
     fn chores(&mut self) {
         if !self.chores.is_empty() || self.context.availability.paused_until().is_some() {
             return;
@@ -294,8 +294,8 @@ impl RunLoop {
         }
         if Instant::now() >= self.sweep_at && !self.source.is_divided() {
             self.sweep_at = Instant::now() + self.context.options.sweep;
-            let (desk, from) = (Arc::clone(&self.context), self.sweep_from.take());
-            self.chores.spawn(async move { ChoreResult::Swept(desk.sweep(from).await) });
+            let (context, from) = (Arc::clone(&self.context), self.sweep_from.take());
+            self.chores.spawn(async move { ChoreResult::Swept(context.sweep(from).await) });
         }
     }
 
@@ -311,12 +311,12 @@ impl RunLoop {
                 }
             }
             ChoreResult::Fetched(Some(event)) => {
-                self.lanes.push(LaneKey::of(&event, self.likeness), WaitingEvent::new(event, None))
+                self.lanes.push(LaneKey::of(&event, self.matching), WaitingEvent::new(event, None))
             }
         }
     }
 
-    /// Finishes what is being worked on; what takes too long is handed back.
+    /// Finishes the work in flight; work that takes too long is cancelled and its claim released.
     async fn drain(&mut self) {
         self.context.availability.mark_draining();
         self.reader.abort_all();
@@ -351,7 +351,7 @@ async fn commit(context: &WorkerContext, source: &dyn EventSource, offset: Offse
     }
 }
 
-/// Reads on and on; ends where the broker refuses for good.
+/// Reads pages until the broker refuses for good.
 async fn read_on(
     context: Arc<WorkerContext>,
     source: Arc<dyn EventSource>,
@@ -359,8 +359,8 @@ async fn read_on(
     pages: mpsc::Sender<EventBatch>,
 ) -> Error {
     loop {
-        // Room first: what is read is taken in.
-        let Ok(room) = pages.reserve().await else { return Error::new(Kind::Unavailable, "Nobody reads on.") };
+        // Room is reserved first, so that every page that was read is taken.
+        let Ok(room) = pages.reserve().await else { return Error::new(Kind::Unavailable, "The runner has ended.") };
         match source.next(after, limits::READ_EVENTS_MAX).await {
             Ok(batch) => {
                 context.availability.mark_up(RequestKind::Reading);
@@ -389,7 +389,7 @@ async fn read_on(
     }
 }
 
-/// A task of the runner's own ended as none should.
+/// A task of the runner panicked or was cancelled.
 fn task_failed(cause: tokio::task::JoinError) -> Error {
     Error::new(Kind::Unavailable, "A task of the runner broke off.").with_source(cause)
 }

@@ -1,7 +1,7 @@
-//! A shared group as a source: the broker hands each event to one member, with its claim.
+//! A shared group as a source: the broker assigns each event to one member, with its claim.
 //!
-//! - A member is handed no more than it works on at a time, so that no lease runs while an event waits for its turn.
-//! - Where the answer to a poll was lost, the events it handed out are found again by their claims, which are the member's.
+//! - A member receives no more events than it works on at the same time, so that no lease runs while an event waits.
+//! - If the response to a poll was lost, the events that it assigned are found by their claims, whose owner is the member.
 
 use super::options::HandlerOptions;
 use super::source::{EventBatch, EventSource, IncomingEvent, PollingSource};
@@ -14,13 +14,13 @@ use contract::{
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::time::Instant;
 
-/// Pages of open claims that are searched for one's own.
+/// Pages of open claims that are searched for the member's own.
 const PAGES_MAX: usize = 50;
 
-/// Is handed events as a member of the handler's group.
+/// Receives events as a member of the handler's shared group.
 pub(super) struct SharedGroupSource {
     member: PollingSource,
-    /// Whether the last poll may have handed out events without our knowing.
+    /// Whether the last poll may have assigned events in a response that was lost.
     in_doubt: AtomicBool,
 }
 
@@ -28,45 +28,46 @@ impl SharedGroupSource {
     pub(super) fn new(client: Client, name: &str, topic: TopicId, options: &HandlerOptions) -> Self {
         let mut member = PollingSource::new(client, name, topic, options);
         let parallel = u32::try_from(options.parallel.max(1)).unwrap_or(limits::IN_FLIGHT_MAX);
-        member.wanted.max_in_flight = Some(parallel.min(limits::IN_FLIGHT_MAX));
-        member.wanted = member.wanted.shared();
+        member.consumer.max_in_flight = Some(parallel.min(limits::IN_FLIGHT_MAX));
+        member.consumer = member.consumer.shared();
         Self { member, in_doubt: AtomicBool::new(false) }
     }
 
     async fn poll(&self, after: Offset, limit: usize) -> Result<EventBatch> {
         if self.in_doubt.load(Ordering::Relaxed) {
-            let arrivals = self.handed_before().await?;
+            let arrivals = self.assigned_before().await?;
             self.in_doubt.store(false, Ordering::Relaxed);
             if !arrivals.is_empty() {
                 return Ok(EventBatch { arrivals, next: after });
             }
         }
-        // Until there is an answer.
+        // Until the response arrives.
         self.in_doubt.store(true, Ordering::Relaxed);
-        let asked = Instant::now();
+        let sent_at = Instant::now();
         let page = self.member.page(after, limit).await?;
         self.in_doubt.store(false, Ordering::Relaxed);
-        let handed = page.items.into_iter().zip(page.claims);
-        let arrivals = handed.map(|(event, claim)| {
-            // It was claimed while the poll waited, nobody knows when.
-            IncomingEvent { event, held_claim: Some(HeldClaim { until: asked + claim.lease.std_duration(), claim }) }
+        let assigned = page.items.into_iter().zip(page.claims);
+        let arrivals = assigned.map(|(event, claim)| {
+            // It was claimed at an unknown time while the poll waited.
+            IncomingEvent { event, held_claim: Some(HeldClaim { until: sent_at + claim.lease.std_duration(), claim }) }
         });
         Ok(EventBatch { arrivals: arrivals.collect(), next: page.next_offset })
     }
 
-    /// The member's own claims, with their events. Some of them may be known already.
-    async fn handed_before(&self) -> Result<Vec<IncomingEvent>> {
+    /// The member's own claims with their events. Some of them may be known already.
+    async fn assigned_before(&self) -> Result<Vec<IncomingEvent>> {
         let owner = self.member.member().await?.to_string();
-        let (client, wanted) = (&self.member.client, &self.member.wanted);
-        let is_ours =
-            |claim: &Claim| claim.status == ClaimStatus::Claimed && claim.owner == owner && claim.topic == wanted.topic;
+        let (client, consumer) = (&self.member.client, &self.member.consumer);
+        let is_ours = |claim: &Claim| {
+            claim.status == ClaimStatus::Claimed && claim.owner == owner && claim.topic == consumer.topic
+        };
         let (mut found, mut cursor) = (Vec::new(), None::<Cursor>);
         for _ in 0..PAGES_MAX {
-            let page = client.open_claims(&wanted.consumer_group, cursor.as_ref(), limits::READ_EVENTS_MAX).await?;
+            let page = client.open_claims(&consumer.consumer_group, cursor.as_ref(), limits::READ_EVENTS_MAX).await?;
             let Page { items, next, .. } = page;
             for claim in items.into_iter().filter(is_ours) {
                 if let Some(event) = self.event_of(&claim).await? {
-                    // Whether it still holds is asked before it is worked on.
+                    // Before the work starts, a heartbeat finds out whether the claim is still live.
                     found.push(IncomingEvent { event, held_claim: Some(HeldClaim { claim, until: Instant::now() }) });
                 }
             }

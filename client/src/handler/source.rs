@@ -1,4 +1,4 @@
-//! Where a handler's events come from: one trait, so that how work is divided is not the runner's business.
+//! The source of a handler's events: one trait, so that the runner does not depend on how work is divided.
 //!
 //! - [`PollingSource`] reads the topic as a member of the group named like the handler, and commits the group's offset.
 //!   Several such runners read the same events; claims decide which one works on an event.
@@ -19,31 +19,31 @@ use uuid::Uuid;
 
 /// How long one poll waits for events.
 const POLL: Duration = Duration::from_secs(20);
-/// A member lives this long without polling.
+/// The session of a member.
 const SESSION_SECONDS: i64 = 90;
 
-/// Where events come from.
+/// A source of events.
 pub(super) trait EventSource: Send + Sync {
-    /// Whether the broker divides the work: events come claimed, what is not finished comes again, and how far the handler
-    /// has come is the broker's business.
+    /// Whether the broker divides the work: events arrive claimed, unfinished events are assigned again, and the broker moves
+    /// the offset.
     fn is_divided(&self) -> bool;
-    /// Behind which offset to begin.
+    /// The offset to start behind.
     fn begin(&self) -> BoxFuture<'_, Result<Offset>>;
-    /// What comes behind an offset, waited for where there is nothing yet.
+    /// The events behind an offset; waits if there are none yet.
     fn next(&self, after: Offset, limit: usize) -> BoxFuture<'_, Result<EventBatch>>;
-    /// Records how far the handler has come; never backwards.
+    /// Commits an offset; never backwards.
     fn commit(&self, offset: Offset) -> BoxFuture<'_, Result<()>>;
-    /// Takes leave of the broker, if it listens.
+    /// Deletes the consumer at the broker, if it can be reached.
     fn leave(&self) -> BoxFuture<'_, ()>;
 }
 
-/// Events, and how far the source was read.
+/// Events, and the offset up to which the source was read.
 pub(super) struct EventBatch {
     pub(super) arrivals: Vec<IncomingEvent>,
     pub(super) next: Offset,
 }
 
-/// An event, with its claim where the source has claimed it.
+/// An event, with its claim if the source has claimed it.
 pub(super) struct IncomingEvent {
     pub(super) event: StoredEvent,
     pub(super) held_claim: Option<HeldClaim>,
@@ -52,22 +52,22 @@ pub(super) struct IncomingEvent {
 /// Polls a topic as a member of the handler's group.
 pub(super) struct PollingSource {
     pub(super) client: Client,
-    pub(super) wanted: NewConsumer,
+    pub(super) consumer: NewConsumer,
     start: StartPosition,
-    /// Which member it is; made when needed, and made again when it has expired.
+    /// The consumer's id; created when needed, and again when it has expired.
     member: Mutex<Option<Uuid>>,
 }
 
 impl PollingSource {
     pub(super) fn new(client: Client, name: &str, topic: TopicId, options: &HandlerOptions) -> Self {
-        let wanted = NewConsumer {
+        let consumer = NewConsumer {
             types: options.types.clone(),
             subject_types: options.subject_types.clone(),
             cel: options.filter.clone(),
             session_timeout: Some(IsoDuration::seconds(SESSION_SECONDS)),
             ..NewConsumer::new(name, topic)
         };
-        Self { client, wanted, start: options.start, member: Mutex::new(None) }
+        Self { client, consumer, start: options.start, member: Mutex::new(None) }
     }
 
     pub(super) async fn member(&self) -> Result<Uuid> {
@@ -75,21 +75,21 @@ impl PollingSource {
         if let Some(id) = *member {
             return Ok(id);
         }
-        let id = self.client.create_consumer(self.wanted.clone()).await?.id;
+        let id = self.client.create_consumer(self.consumer.clone()).await?.id;
         *member = Some(id);
         Ok(id)
     }
 
-    /// Does something as a member; once more as a new one, where the old one has expired.
-    async fn as_member<T, F>(&self, ask: impl Fn(Uuid) -> F) -> Result<T>
+    /// Sends a request as a member; if the member has expired, once more as a new one.
+    async fn as_member<T, F>(&self, send: impl Fn(Uuid) -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
     {
         let id = self.member().await?;
-        match ask(id).await {
+        match send(id).await {
             Err(error) if error.kind() == Kind::NotFound => {
                 self.member.lock().await.take_if(|known| *known == id);
-                ask(self.member().await?).await
+                send(self.member().await?).await
             }
             answer => answer,
         }
@@ -97,7 +97,7 @@ impl PollingSource {
 
     /// The offset after which this runner begins.
     async fn start_offset(&self) -> Result<Offset> {
-        let is_shared = self.wanted.distribution == Some(Distribution::Shared);
+        let is_shared = self.consumer.distribution == Some(Distribution::Shared);
         if self.start == StartPosition::Latest && !is_shared {
             return self.latest_start().await;
         }
@@ -128,7 +128,7 @@ impl PollingSource {
 
     /// Whether a live member of the group was created before the first event that the topic has.
     async fn joined_before_first_event(&self, group: &GroupTopic) -> Result<bool> {
-        let mut first = TopicRead::all(self.wanted.topic.clone()).after(ReadOffset::Earliest);
+        let mut first = TopicRead::all(self.consumer.topic.clone()).after(ReadOffset::Earliest);
         first.limit = 1;
         let Some(first) = self.client.read(first).await?.items.into_iter().next() else { return Ok(true) };
         for member in &group.members {
@@ -150,8 +150,8 @@ impl PollingSource {
     }
 
     async fn group_topic(&self) -> Result<Option<GroupTopic>> {
-        match self.client.consumer_group(&self.wanted.consumer_group).await {
-            Ok(group) => Ok(group.topics.into_iter().find(|it| it.topic == self.wanted.topic)),
+        match self.client.consumer_group(&self.consumer.consumer_group).await {
+            Ok(group) => Ok(group.topics.into_iter().find(|it| it.topic == self.consumer.topic)),
             Err(error) if error.kind() == Kind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
@@ -159,7 +159,7 @@ impl PollingSource {
 
     /// A page of events, as a member.
     pub(super) async fn page(&self, after: Offset, limit: usize) -> Result<EventPage> {
-        // From the beginning means from the first event there is.
+        // The beginning is the first stored event.
         let after = if after == Offset::ZERO { ReadOffset::Earliest } else { after.into() };
         self.as_member(|id| self.client.wait_as(id, after, limit, POLL)).await
     }
@@ -191,8 +191,9 @@ impl EventSource for PollingSource {
     fn leave(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             if let Some(id) = self.member.lock().await.take() {
-                // Its session ends by itself where this fails.
-                let _ = self.client.delete_consumer(id).await;
+                if let Err(error) = self.client.delete_consumer(id).await {
+                    tracing::debug!(%error, consumer = %id, "the consumer is not deleted; its session will expire");
+                }
             }
         })
     }

@@ -1,21 +1,21 @@
-//! Looking back: work behind the offset that a person has redriven, or that whoever had it has left lying.
+//! The sweep: finds events at or below the read offset that were redriven, or whose worker has died.
 
 use super::work::{WorkerContext, now};
 use contract::api::*;
 use contract::{Claim, ClaimStatus, Cursor, Sequence, limits};
 
-/// Pages that are looked at before it is somebody else's turn; the next sweep goes on from there.
+/// Pages per sweep; the next sweep continues from there.
 const PAGES_MAX: usize = 10;
 
-/// What was found.
+/// The result of a sweep.
 pub(super) struct SweepResult {
     pub(super) sequences: Vec<Sequence>,
-    /// Where to go on; from the beginning when absent.
+    /// Where the next sweep continues; at the beginning when absent.
     pub(super) next: Option<Cursor>,
 }
 
 impl WorkerContext {
-    /// Claims that may be taken, among those behind what was read.
+    /// The sequences of open claims that may be claimed again, at or below the read offset.
     pub(super) async fn sweep(&self, from: Option<Cursor>) -> SweepResult {
         let mut swept = SweepResult { sequences: Vec::new(), next: from };
         for _ in 0..PAGES_MAX {

@@ -1,14 +1,14 @@
-//! One event, from its turn to what came of it: claimed, worked on, said to the broker.
+//! One event, from the lane to its end: claimed, worked on, reported to the broker.
 //!
 //! ```text
 //!   turn ──▶ claim ──▶ claimed ──▶ the work, under heartbeats ──▶ done | failed
-//!              │                        └── lost, or not kept alive: cancelled, and asked for again
+//!              │                        └── lost, or not kept alive: cancelled, and claimed again
 //!              ├──▶ done, stale ──▶ settled
 //!              ├──▶ held ──▶ again when the broker says so
-//!              └──▶ no answer ──▶ again when the broker is back; a claim that was given meanwhile is found by its owner
+//!              └──▶ no response ──▶ again when the broker is available; a claim that was made meanwhile is found by its owner
 //! ```
 //!
-//! - A claim counts from before it was asked for, on this machine's own clock: it never seems to live longer than it does.
+//! - A lease is counted from before the request, by this machine's clock: it never seems to last longer than it does.
 
 use super::availability::{BrokerAvailability, RequestKind, is_passing};
 use super::event_handler::EventHandler;
@@ -29,18 +29,18 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-/// The runner waits by itself.
+/// The runner itself waits and retries.
 const ONCE: RetryPolicy = RetryPolicy { tries_max: 1, first_wait: Duration::ZERO, wait_max: Duration::ZERO };
-/// What is asked of the broker is answered within this time, or the broker is away.
+/// A request without a response within this time means that the broker is unavailable.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// The first wait for an event that is held; it doubles.
 const HELD_MIN: Duration = Duration::from_millis(20);
 /// The longest wait for an event that is held.
 const HELD_MAX: Duration = Duration::from_secs(30);
-/// Pages of open claims that are searched for one's own.
+/// Pages of open claims that are searched for the worker's own.
 const PAGES_MAX: usize = 50;
 
-/// A claim, and until when it surely holds.
+/// A claim, and until when it is certainly live.
 #[derive(Debug)]
 pub(super) struct HeldClaim {
     pub(super) claim: Claim,
@@ -49,24 +49,24 @@ pub(super) struct HeldClaim {
 
 /// How the work on an event ended.
 pub(super) enum WorkEnd {
-    /// For good.
+    /// It needs no more work.
     Settled(WorkOutcome),
-    /// It may be asked for again after so long.
+    /// It may be claimed again after this time.
     Again(Duration),
-    /// It waits for its predecessor or for a person; nobody knows how long.
+    /// It waits for its predecessor or for an operator, for an unknown time.
     Blocked,
-    /// The broker is away.
+    /// The broker is unavailable.
     Unavailable(Error),
-    /// The broker refuses, and would again.
+    /// The broker refuses for good.
     Refused(Error),
 }
 
-/// What all work of one handler in one topic shares.
+/// What all work of one handler in one topic has in common.
 pub(super) struct WorkerContext {
     pub(super) client: Client,
     pub(super) name: String,
     pub(super) topic: TopicId,
-    /// Nobody else has this name.
+    /// No other worker has this name.
     pub(super) owner: String,
     pub(super) options: HandlerOptions,
     pub(super) effect: Arc<dyn EventHandler>,
@@ -102,13 +102,13 @@ impl WorkerContext {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends when nothing may take longer.
+    /// Returns when the time for draining is over.
     pub(super) async fn interrupted(&self) {
         // The sender lives as long as `self`.
         let _ = self.interrupt.subscribe().wait_for(|is_time| *is_time).await;
     }
 
-    /// Works on an event whose turn it is.
+    /// Claims an event and works on it.
     pub(super) async fn work(&self, waiting: &mut WaitingEvent) -> WorkEnd {
         match self.begin(waiting).await {
             Ok((_, taken)) if Instant::now() >= taken.until => WorkEnd::Again(Duration::ZERO),
@@ -146,10 +146,10 @@ impl WorkerContext {
     }
 
     async fn claim(&self, waiting: &mut WaitingEvent) -> Result<HeldClaim, WorkEnd> {
-        let mut wanted = NewClaim::at(&self.name, self.topic.clone(), waiting.sequence).owned_by(&self.owner);
-        (wanted.lease, wanted.order) = (self.options.lease.clone(), self.options.order);
-        let asked = Instant::now();
-        let outcome = match self.client.claim_once(&wanted).await {
+        let mut new_claim = NewClaim::at(&self.name, self.topic.clone(), waiting.sequence).owned_by(&self.owner);
+        (new_claim.lease, new_claim.order) = (self.options.lease.clone(), self.options.order);
+        let sent_at = Instant::now();
+        let outcome = match self.client.claim_once(&new_claim).await {
             Ok(outcome) => outcome,
             Err(error) if is_passing(&error) => {
                 waiting.in_doubt = true;
@@ -162,7 +162,7 @@ impl WorkerContext {
         };
         self.availability.mark_up(RequestKind::Writing);
         match (outcome.outcome, outcome.claim) {
-            (ClaimAnswer::Claimed, Some(claim)) => Ok(HeldClaim { until: asked + claim.lease.std_duration(), claim }),
+            (ClaimAnswer::Claimed, Some(claim)) => Ok(HeldClaim { until: sent_at + claim.lease.std_duration(), claim }),
             (ClaimAnswer::Done, _) => Err(WorkEnd::Settled(WorkOutcome::AlreadyDone)),
             (ClaimAnswer::Stale, _) => Err(WorkEnd::Settled(WorkOutcome::Stale)),
             (ClaimAnswer::Claimed | ClaimAnswer::Held, _) => {
@@ -177,7 +177,7 @@ impl WorkerContext {
         }
     }
 
-    /// The claim that was given without our knowing, begun anew.
+    /// The claim of a request whose response was lost, with its lease restarted.
     async fn find_lost_claim(&self, waiting: &WaitingEvent) -> Result<Option<HeldClaim>, WorkEnd> {
         let is_ours = |claim: &Claim| {
             let is_live = claim.status == ClaimStatus::Claimed && claim.owner == self.owner;
@@ -198,7 +198,7 @@ impl WorkerContext {
         Ok(None)
     }
 
-    /// A claim that came with its event, begun anew where it may not last for long.
+    /// A claim that arrived with its event, with its lease restarted if less than half of it is left.
     async fn ensure_live(&self, held_claim: HeldClaim) -> Result<HeldClaim, WorkEnd> {
         if Instant::now() + held_claim.claim.lease.std_duration() / 2 < held_claim.until {
             return Ok(held_claim);
@@ -207,29 +207,29 @@ impl WorkerContext {
     }
 
     async fn renew_claim(&self, claim: Claim) -> Result<Option<HeldClaim>, WorkEnd> {
-        let asked = Instant::now();
+        let sent_at = Instant::now();
         match self.client.heartbeat(&claim.id, claim.token).await {
-            Ok(claim) => Ok(Some(HeldClaim { until: asked + claim.lease.std_duration(), claim })),
+            Ok(claim) => Ok(Some(HeldClaim { until: sent_at + claim.lease.std_duration(), claim })),
             Err(error) if is_passing(&error) => Err(self.unavailable(error, RequestKind::Writing)),
             Err(_) => Ok(None),
         }
     }
 
-    pub(super) fn unavailable(&self, error: Error, asked: RequestKind) -> WorkEnd {
+    pub(super) fn unavailable(&self, error: Error, kind: RequestKind) -> WorkEnd {
         if !is_passing(&error) {
             return WorkEnd::Refused(error);
         }
-        self.availability.mark_down(&error, asked);
+        self.availability.mark_down(&error, kind);
         WorkEnd::Unavailable(error)
     }
 
-    /// Asks the broker until it answers, or nothing may take longer.
-    pub(super) async fn retry_until_answered<T, F>(&self, ask: impl Fn() -> F) -> Answered<T>
+    /// Repeats a request until the broker responds or the time for draining is over.
+    pub(super) async fn retry_until_response<T, F>(&self, send: impl Fn() -> F) -> Answered<T>
     where
         F: Future<Output = Answered<T>>,
     {
         loop {
-            let error = match ask().await {
+            let error = match send().await {
                 Ok(answer) => {
                     self.availability.mark_up(RequestKind::Writing);
                     return Ok(answer);
@@ -246,24 +246,24 @@ impl WorkerContext {
     }
 }
 
-/// How long until then, by this machine's clock; 0 where it seems to be past.
+/// The time until then by this machine's clock; 0 if it is past.
 pub(super) fn time_until(at: Timestamp) -> Duration {
     Duration::from_millis(at.millis().saturating_sub(now().millis()).try_into().unwrap_or(0))
 }
 
-/// When to ask again for an event that was held so many times in a row: when the broker says so, or sooner, for whoever
-/// has it may be done long before its lease is over.
+/// When to claim again an event that was held this many times in a row: when the broker says so, or sooner, since the other
+/// worker may finish long before its lease expires.
 fn held(at: Option<Timestamp>, times: u32) -> WorkEnd {
     let Some(at) = at else { return WorkEnd::Blocked };
     let doubled = HELD_MIN.saturating_mul(1 << times.saturating_sub(1).min(16)).min(HELD_MAX);
     WorkEnd::Again(match time_until(at) {
-        // Clocks may disagree.
+        // The clocks may differ.
         Duration::ZERO => doubled,
         until => until.min(doubled),
     })
 }
 
-/// The time, to compare with what the broker says.
+/// The current time, to compare with times of the broker.
 pub(super) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))

@@ -1,4 +1,4 @@
-//! Where a runner begins: at the view's own checkpoint, at the broker's, or with an empty view.
+//! Where a runner starts: at the view's own checkpoint, at the broker's, or with an empty view.
 
 use super::error::ViewError;
 use super::{Checkpoint, ProjectionError, ProjectionRunner, ProjectionView};
@@ -7,7 +7,7 @@ use crate::stop::StopSignal;
 use contract::Projection;
 
 impl<P: ProjectionView> ProjectionRunner<P> {
-    /// Where to go on, after clearing what is of another generation; `None` where the order to stop comes first.
+    /// The checkpoint to start at, after clearing a view of another generation; `None` if the stop signal comes first.
     pub(super) async fn begin(
         &mut self,
         projection: &Projection,
@@ -24,7 +24,7 @@ impl<P: ProjectionView> ProjectionRunner<P> {
             let Some(wait) = self.reading.options.apply.wait_after(tries, None, jitter()) else {
                 return Err(ProjectionError::View { projection: self.reading.name.clone(), cause });
             };
-            tracing::warn!(projection = self.reading.name, %cause, tries, "the view does not begin; again");
+            tracing::warn!(projection = self.reading.name, %cause, tries, "the view cannot start; retrying");
             if stop.stopped_within(wait).await {
                 return Ok(None);
             }

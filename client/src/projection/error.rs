@@ -1,16 +1,16 @@
-//! Why a runner ended before it was asked to.
+//! The error that ends a projection's runner.
 
 use contract::{Error, Sequence, TopicId};
 use std::fmt;
 use uuid::Uuid;
 
-/// What a program's own code went wrong with.
+/// An error of the program's own code.
 pub(super) type ViewError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a runner ended before it was asked to.
+/// Why a runner ended before the stop signal.
 #[derive(Debug)]
 pub enum ProjectionError {
-    /// An event that the view did not take, however often it was tried. What came before it is applied.
+    /// The view failed to apply an event in every try. The events before it are applied.
     Poison {
         /// The projection.
         projection: String,
@@ -20,21 +20,21 @@ pub enum ProjectionError {
         sequence: Sequence,
         /// Its id.
         id: Uuid,
-        /// What the view said last.
+        /// The view's last error.
         cause: ViewError,
     },
-    /// The view could not be cleared, or did not say how far it is.
+    /// The view could not be cleared, or did not return its checkpoint.
     View {
         /// The projection.
         projection: String,
-        /// What the view said last.
+        /// The view's last error.
         cause: ViewError,
     },
-    /// The broker refused, for good.
+    /// The broker refused a request for good.
     Broker {
         /// The projection.
         projection: String,
-        /// Why.
+        /// The refusal.
         error: Error,
     },
 }
@@ -44,7 +44,7 @@ impl fmt::Display for ProjectionError {
         match self {
             Self::Poison { projection, topic, sequence, id, cause } => {
                 let topic = topic.as_ref().map_or("an unknown topic", |topic| topic.as_str());
-                write!(f, "projection {projection} does not take event {id}, sequence {sequence} of {topic}: {cause}")
+                write!(f, "projection {projection} cannot apply event {id}, sequence {sequence} of {topic}: {cause}")
             }
             Self::View { projection, cause } => write!(f, "the view of projection {projection} fails: {cause}"),
             Self::Broker { projection, error } => write!(f, "the broker refuses projection {projection}: {error}"),

@@ -1,11 +1,12 @@
-//! Projections: views that are made of events, and kept up to date by a [`Runner`].
+//! Projections: views that are made of events, and kept up to date by a [`ProjectionRunner`].
 //!
-//! - Events are applied one by one, in order. The broker is told of an event only when its effect is durable.
-//! - An event may be applied again after a crash. A view that keeps its [`Checkpoint`] in the same transaction as the
-//!   effect is given every event exactly once, whenever it is killed; one that does not must not mind a repetition.
-//! - A reset begins a new generation: the view is cleared and made again. A view that keeps its checkpoint notices one
-//!   that came while it did not run; one that does not is told of those it lives to see.
-//! - An event that cannot be applied stops its own projection and is named; others are tasks of their own and go on.
+//! - Events are applied one by one, in order. The checkpoint at the broker moves only when the effect of an event is durable.
+//! - An event may be applied again after a crash. A view that stores its [`Checkpoint`] in the same transaction as the effect
+//!   applies every event exactly once, whenever it is killed; any other view must tolerate a repetition.
+//! - A reset starts a new generation: the view is cleared and rebuilt. A view that stores its checkpoint notices a reset that
+//!   happened while it was not running; any other view notices only resets while it runs.
+//! - An event that cannot be applied stops its own projection, with an error that names it; other projections are separate
+//!   tasks and continue.
 
 mod begin;
 mod error;
@@ -17,31 +18,31 @@ pub use runner::{ProjectionOptions, ProjectionRunner};
 
 use contract::{Generation, Offset, StoredEvent};
 
-/// How far a view has come, in which life of its projection. The default is that of an empty view.
+/// The progress of a view in a generation of its projection. The default is that of an empty view.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// The generation it was made in; 0: in none yet.
+    /// The generation in which it was made; 0: in none yet.
     pub generation: Generation,
-    /// What is applied: a sequence of the topic, or a position where the whole log is read.
+    /// What is applied: a sequence of the topic, or a position if the projection reads the log.
     pub offset: Offset,
 }
 
 /// A view that is made of events.
 pub trait ProjectionView: Send {
-    /// Why something could not be done.
+    /// The error of the view.
     type Error: Into<Box<dyn std::error::Error + Send + Sync>> + Send;
 
-    /// Applies one event. `Ok` means that its effect is durable. A view that keeps its own checkpoint stores `at` in the
-    /// same transaction.
+    /// Applies one event. `Ok` means that its effect is durable. A view that keeps its own checkpoint stores `at` in the same
+    /// transaction.
     fn apply(&mut self, event: &StoredEvent, at: Checkpoint) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
-    /// How far the view has come, where it keeps that itself: the checkpoint stored last, or [`Checkpoint::default`] while
-    /// there is none. `None`, always: it does not keep it, and the broker's is used.
+    /// The checkpoint that the view has stored last, or [`Checkpoint::default`] if there is none yet. A view that does not keep
+    /// its checkpoint always returns `None`; then the broker's checkpoint is used.
     fn checkpoint(&mut self) -> impl Future<Output = Result<Option<Checkpoint>, Self::Error>> + Send {
         std::future::ready(Ok(None))
     }
 
-    /// Empties the view, which is to be made again of what comes behind `start`. A view that keeps its own checkpoint
-    /// stores `start` in the same transaction.
+    /// Empties the view, which will be rebuilt from the events behind `start`. A view that keeps its own checkpoint stores
+    /// `start` in the same transaction.
     fn clear(&mut self, start: Checkpoint) -> impl Future<Output = Result<(), Self::Error>> + Send;
 }

@@ -1,7 +1,7 @@
-//! A projection as its runner sees the broker's side of it: what comes next, and how far it says it is.
+//! The broker's side of a projection: reading the next events, and reporting the checkpoint.
 //!
-//! - A broker that is away is waited for; only a refusal for good is passed on.
-//! - A projection of the log does not tell the broker of positions that hold no events: telling is itself a position.
+//! - While the broker is unavailable the reader waits; only a refusal for good is returned.
+//! - A projection of the log does not report positions without events: a report takes a position itself.
 
 use super::runner::ProjectionOptions;
 use super::{Checkpoint, ProjectionError};
@@ -16,7 +16,7 @@ use contract::{
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// One projection at its broker.
+/// One projection at the broker.
 #[derive(Debug)]
 pub(super) struct ProjectionReader {
     pub(super) client: Client,
@@ -25,14 +25,14 @@ pub(super) struct ProjectionReader {
     pub(super) options: ProjectionOptions,
 }
 
-/// How following the events came to its end.
+/// Why following the events ended.
 pub(super) enum FollowEnd {
     Stopped,
-    /// Another generation counts now.
+    /// Another generation has started.
     Reset(Projection),
 }
 
-/// What the broker knows of this view, and since when.
+/// The checkpoint that was reported last, and when.
 pub(super) struct ReportedOffset {
     pub(super) offset: Offset,
     pub(super) at: Instant,
@@ -50,8 +50,8 @@ impl ProjectionReader {
         self.client.put_projection(&self.name, self.definition.clone()).await.map(RegisterOutcome::into_inner)
     }
 
-    /// What comes behind `offset`, waited for where there is nothing yet. Behind nothing comes the first event there is,
-    /// whatever retention has removed before it.
+    /// The events behind `offset`; waits if there are none yet. Offset 0 is the first stored event, whatever retention has
+    /// removed before it.
     pub(super) async fn next_page(&self, offset: Offset) -> Answered<ProjectionPage> {
         let filter = EventFilter { cel: self.definition.filter.clone(), ..EventFilter::default() };
         let (limit, wait) = (self.options.page_events, self.options.idle.max(Duration::from_secs(1)));
@@ -64,14 +64,14 @@ impl ProjectionReader {
             None => {
                 let read = LogRead { after: Position(offset.get()), limit, filter };
                 let page = self.client.wait_log(read, wait).await?;
-                // Telling of what follows the last event would itself be a position to tell of.
+                // A report of positions behind the last event would itself be a position to report.
                 let last = page.items.last().map(|event| Offset(event.position.get()));
                 Ok(ProjectionPage { next: last.unwrap_or(Offset(page.next_position.get())), items: page.items })
             }
         }
     }
 
-    /// What an event counts as.
+    /// The offset of an event.
     pub(super) fn number_of(&self, event: &StoredEvent) -> Offset {
         match self.definition.topic {
             Some(_) => event.sequence.into(),
@@ -79,7 +79,7 @@ impl ProjectionReader {
         }
     }
 
-    /// Nothing came: is the projection still what it was, and does the broker wait for events that are none of its?
+    /// No event arrived: checks for a reset, and reports the checkpoint if events that the filter excludes are left.
     pub(super) async fn idle(
         &self,
         at: &mut Checkpoint,
@@ -88,7 +88,7 @@ impl ProjectionReader {
         stop: &mut StopSignal<'_>,
     ) -> Result<Option<FollowEnd>, ProjectionError> {
         at.offset = next;
-        let look = self.retry_until_answered(stop, || self.client.projection(&self.name));
+        let look = self.retry_until_response(stop, || self.client.projection(&self.name));
         let Some(now) = look.await? else { return Ok(Some(FollowEnd::Stopped)) };
         if now.generation != at.generation {
             return Ok(Some(FollowEnd::Reset(now)));
@@ -99,7 +99,7 @@ impl ProjectionReader {
         }
     }
 
-    /// Tells the broker how far the view is; answers the projection where another generation of it counts now.
+    /// Reports the checkpoint; returns the projection if another generation has started.
     pub(super) async fn report_checkpoint(
         &self,
         at: Checkpoint,
@@ -121,13 +121,13 @@ impl ProjectionReader {
                 reported.offset = now.checkpoint;
                 Ok(None)
             }
-            // The view is ahead of what is told; the next time tells of this too.
+            // The next report includes this one.
             Err(error) if error.kind().is_retryable() => Ok(None),
             Err(error) => Err(self.refused(error)),
         }
     }
 
-    /// The last word before the end.
+    /// The last report before the end.
     pub(super) async fn report_last(
         &self,
         at: Checkpoint,
@@ -137,11 +137,11 @@ impl ProjectionReader {
         Ok(FollowEnd::Stopped)
     }
 
-    /// Asks the broker until it answers; `None` where the order to stop comes first.
-    pub(super) async fn retry_until_answered<T, F>(
+    /// Repeats a request until the broker responds; `None` if the stop signal comes first.
+    pub(super) async fn retry_until_response<T, F>(
         &self,
         stop: &mut StopSignal<'_>,
-        ask: impl Fn() -> F,
+        send: impl Fn() -> F,
     ) -> Result<Option<T>, ProjectionError>
     where
         F: Future<Output = Answered<T>> + Send,
@@ -149,13 +149,13 @@ impl ProjectionReader {
         let mut tries = 0;
         loop {
             tries += 1;
-            let error = match stop.unless_stopped(ask()).await {
+            let error = match stop.unless_stopped(send()).await {
                 UntilStopped::Stopped => return Ok(None),
                 UntilStopped::Done(Ok(answer)) => return Ok(Some(answer)),
                 UntilStopped::Done(Err(error)) if error.kind().is_retryable() => error,
                 UntilStopped::Done(Err(error)) => return Err(self.refused(error)),
             };
-            tracing::warn!(projection = self.name, %error, tries, "the broker is away; waiting for it");
+            tracing::warn!(projection = self.name, %error, tries, "the broker is unavailable; retrying");
             if stop.stopped_within(self.options.apply.wait(tries, None, jitter())).await {
                 return Ok(None);
             }

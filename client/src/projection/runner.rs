@@ -1,13 +1,13 @@
-//! The runner: reads, applies, tells the broker, and begins again when the projection was reset.
+//! The runner: reads, applies, reports the checkpoint, and starts again when the projection was reset.
 //!
 //! ```text
-//!   register ──▶ begin ──▶ read a page ──▶ apply each ──▶ tell the broker ──┐
-//!                  ▲        ▲   (waits where there is none)                  │
-//!                  │        └────────────────────────────────────────────────┘
-//!                  └── another generation counts now
+//!   register ──▶ begin ──▶ read a page ──▶ apply each ──▶ report checkpoint ──┐
+//!                  ▲        ▲   (waits if there is none)                       │
+//!                  │        └──────────────────────────────────────────────────┘
+//!                  └── another generation has started
 //! ```
 //!
-//! - Asked to stop, it finishes the event it is at, tells the broker, and ends.
+//! - After the stop signal it finishes the current event, reports the checkpoint, and ends.
 
 use super::reader::{FollowEnd, ProjectionPage, ProjectionReader, ReportedOffset};
 use super::{Checkpoint, ProjectionError, ProjectionView};
@@ -18,17 +18,17 @@ use contract::{NewProjection, Offset, StoredEvent, limits};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How a runner works.
+/// The options of a runner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProjectionOptions {
-    /// How often an event is tried that the view does not take, and how long between tries.
+    /// How often the view tries to apply an event, and the waits between tries.
     pub apply: RetryPolicy,
-    /// Most events in a page.
+    /// The maximum number of events in a page.
     pub page_events: usize,
-    /// How long it waits for events before it looks whether the projection was reset; whole seconds, at least one.
+    /// How long it waits for events before it checks for a reset; whole seconds, at least one.
     pub idle: Duration,
-    /// How long the broker is left in the dark at most while a page is applied.
-    pub tell_every: Duration,
+    /// The longest interval between two reports of the checkpoint while a page is applied.
+    pub report_every: Duration,
 }
 
 impl Default for ProjectionOptions {
@@ -41,7 +41,7 @@ impl Default for ProjectionOptions {
             },
             page_events: limits::READ_EVENTS_MAX,
             idle: Duration::from_secs(2),
-            tell_every: Duration::from_secs(1),
+            report_every: Duration::from_secs(1),
         }
     }
 }
@@ -54,7 +54,7 @@ pub struct ProjectionRunner<P> {
 }
 
 impl<P: ProjectionView> ProjectionRunner<P> {
-    /// A runner of the projection of this name, which is registered when it begins.
+    /// A runner of the projection with this name, which is registered when the runner starts.
     pub fn new(client: Client, name: impl Into<String>, definition: NewProjection, view: P) -> Self {
         Self {
             reading: ProjectionReader { client, name: name.into(), definition, options: ProjectionOptions::default() },
@@ -62,7 +62,7 @@ impl<P: ProjectionView> ProjectionRunner<P> {
         }
     }
 
-    /// The same, working so.
+    /// The same runner with these options.
     #[must_use]
     pub const fn with(mut self, options: ProjectionOptions) -> Self {
         self.reading.options = options;
@@ -74,11 +74,11 @@ impl<P: ProjectionView> ProjectionRunner<P> {
         &self.view
     }
 
-    /// Keeps the view up to date until `stop` ends. One projection, one runner: several of them are tasks of their own,
-    /// and one that fails leaves the others running.
+    /// Keeps the view up to date until `stop` ends. Each projection has a runner of its own: one that fails leaves the others
+    /// running.
     pub async fn run(&mut self, stop: impl Future<Output = ()> + Send) -> Result<(), ProjectionError> {
         let mut stop = StopSignal::new(stop);
-        let registered = self.reading.retry_until_answered(&mut stop, || self.reading.register());
+        let registered = self.reading.retry_until_response(&mut stop, || self.reading.register());
         let Some(mut projection) = registered.await? else { return Ok(()) };
         let mut was_reset = false;
         loop {
@@ -92,7 +92,7 @@ impl<P: ProjectionView> ProjectionRunner<P> {
         }
     }
 
-    /// Applies what comes behind `at`.
+    /// Applies the events behind `at`.
     async fn follow(
         &mut self,
         mut at: Checkpoint,
@@ -100,12 +100,12 @@ impl<P: ProjectionView> ProjectionRunner<P> {
         stop: &mut StopSignal<'_>,
     ) -> Result<FollowEnd, ProjectionError> {
         let mut reported = ReportedOffset { offset: reported, at: Instant::now() };
-        // A view may have come further than the broker knows: it was killed before it told.
+        // The view may be ahead of the broker's checkpoint if the program was killed before its report.
         if let Some(now) = self.reading.report_checkpoint(at, &mut reported).await? {
             return Ok(FollowEnd::Reset(now));
         }
         loop {
-            let next = self.reading.retry_until_answered(stop, || self.reading.next_page(at.offset));
+            let next = self.reading.retry_until_response(stop, || self.reading.next_page(at.offset));
             let Some(page) = next.await? else { return Ok(FollowEnd::Stopped) };
             let ended = match page.items.is_empty() {
                 true => self.reading.idle(&mut at, page.next, &mut reported, stop).await?,
@@ -130,15 +130,17 @@ impl<P: ProjectionView> ProjectionRunner<P> {
                 Ok(UntilStopped::Done(())) => *at = next,
                 Ok(UntilStopped::Stopped) => return self.reading.report_last(*at, reported).await.map(Some),
                 Err(poison) => {
-                    // What was applied counts; where even that cannot be told, the poison is still the news.
-                    let _ = self.reading.report_checkpoint(*at, reported).await;
+                    // The error of the event is returned, even if the checkpoint cannot be reported.
+                    if let Err(error) = self.reading.report_checkpoint(*at, reported).await {
+                        tracing::warn!(%error, "the checkpoint before the failed event is not reported");
+                    }
                     return Err(poison);
                 }
             }
             if stop.is_stopped() {
                 return self.reading.report_last(*at, reported).await.map(Some);
             }
-            if reported.at.elapsed() >= self.reading.options.tell_every
+            if reported.at.elapsed() >= self.reading.options.report_every
                 && let Some(now) = self.reading.report_checkpoint(*at, reported).await?
             {
                 return Ok(Some(FollowEnd::Reset(now)));
@@ -148,7 +150,7 @@ impl<P: ProjectionView> ProjectionRunner<P> {
         Ok(self.reading.report_checkpoint(*at, reported).await?.map(FollowEnd::Reset))
     }
 
-    /// Applies one event, a few times where it must be.
+    /// Applies one event, with retries.
     async fn apply(
         &mut self,
         event: &StoredEvent,
@@ -165,7 +167,7 @@ impl<P: ProjectionView> ProjectionRunner<P> {
                 let (projection, sequence, id) = (self.reading.name.clone(), event.sequence, event.id);
                 return Err(ProjectionError::Poison { projection, topic, sequence, id, cause });
             };
-            tracing::warn!(projection = self.reading.name, sequence = event.sequence.get(), %cause, tries, "not applied; again");
+            tracing::warn!(projection = self.reading.name, sequence = event.sequence.get(), %cause, tries, "not applied; retrying");
             if stop.stopped_within(wait).await {
                 return Ok(UntilStopped::Stopped);
             }

@@ -163,7 +163,7 @@ async fn a_poison_event_is_named_on_the_way_out() {
     let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("projection poisoned does not take event"), "{said}");
+    assert!(said.contains("projection poisoned cannot apply event"), "{said}");
     assert!(said.contains(&format!("sequence {bad} of {}", bank())), "{said}");
     assert_eq!(case.checkpoint(), format!("1|{EVENTS}"));
     assert_eq!(stage.client().projection("poisoned").await.unwrap().checkpoint, Offset(EVENTS));
