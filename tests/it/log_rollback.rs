@@ -6,7 +6,9 @@ use contract::api::*;
 use contract::{BoxFuture, Kind, NewEvent, NewEventType, Offset, Position, PublishOutcome, TopicRead};
 use event_broker::{Broker, Config, SystemClock};
 use log::testing::{NO_LIMIT, in_time};
-use log::{Log, LogError, MemoryLog, ReadLimit, ReadRange, Record, RecordHeader, RecordQuery, TopicNumber};
+use log::{
+    FollowedPage, Log, LogError, MemoryLog, ReadLimit, ReadRange, Record, RecordHeader, RecordQuery, TopicNumber,
+};
 use serde_json::value::RawValue;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
@@ -19,6 +21,8 @@ use uuid::Uuid;
 struct FallibleLog {
     log: RwLock<Arc<MemoryLog>>,
     tail: watch::Sender<Position>,
+    /// The number of the connection: one more each time that the log goes back.
+    connection: AtomicU64,
     appends: AtomicU64,
     reads: AtomicU64,
     /// Reading finds nothing behind this.
@@ -31,7 +35,8 @@ impl FallibleLog {
     fn new() -> Arc<Self> {
         let (log, tail) = (RwLock::new(Arc::new(MemoryLog::shared())), watch::Sender::new(Position::ZERO));
         let (appends, reads, reads_end) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(u64::MAX));
-        Arc::new(Self { log, tail, appends, reads, reads_end, panics: Mutex::default() })
+        let connection = AtomicU64::new(1);
+        Arc::new(Self { log, tail, connection, appends, reads, reads_end, panics: Mutex::default() })
     }
 
     fn panic_if_told(&self, call: &'static str) {
@@ -50,6 +55,7 @@ impl FallibleLog {
         let older = MemoryLog::shared();
         older.append(Position::ZERO, records).await.unwrap();
         *self.log.write().unwrap() = Arc::new(older);
+        self.connection.fetch_add(1, Ordering::SeqCst);
     }
 
     /// The tail is looked at, as it is once a second.
@@ -79,6 +85,13 @@ impl Log for FallibleLog {
             let mut page = self.now().read(range, limit).await?;
             page.retain(|record| record.header.position.0 <= self.reads_end.load(Ordering::SeqCst));
             Ok(page)
+        })
+    }
+
+    fn follow(&self, after: Position, limit: ReadLimit) -> BoxFuture<'_, Result<FollowedPage, LogError>> {
+        Box::pin(async move {
+            let records = self.read(ReadRange::All(after), limit).await?;
+            Ok(FollowedPage { records, connection: Some(self.connection.load(Ordering::SeqCst)) })
         })
     }
 
@@ -255,6 +268,66 @@ async fn what_retention_removed_did_not_go_back() {
     publish(&broker, &log, 6..=7).await;
     assert_eq!(in_time(other.publish(event(7), None)).await.unwrap().event.sequence.0, 7);
     assert!(broker.failure().is_none() && other.failure().is_none());
+}
+
+/// What was lost is not answered, wherever its broker looks: aggregate, repetition, next number.
+async fn knows_nothing_of_the_lost(broker: &Broker, lost: u128) {
+    let published = in_time(broker.publish(event(lost), None)).await.unwrap();
+    assert_eq!(published.outcome, PublishOutcome::Created, "an event that never was in this log");
+    assert_eq!(
+        published.event.aggregate_sequence.map(|sequence| sequence.0),
+        Some(21),
+        "behind those of the new history"
+    );
+}
+
+/// Stores twenty other events than those that were lost, and trims them: the record that the lost history ended with cannot be
+/// compared any more.
+async fn write_past_and_trim(log: &Arc<FallibleLog>, ids: std::ops::RangeInclusive<u128>) {
+    let other = open(log).await;
+    let count = u64::try_from(ids.clone().count()).unwrap();
+    publish(&other, log, ids).await;
+    let tail = in_time(other.read(TopicRead::all(topic_id("default")))).await.unwrap().tail.0;
+    assert_eq!(tail, count + 2);
+    assert!(in_time(other.trim(&topic_id("default"), contract::Sequence(tail))).await.unwrap() > 0);
+}
+
+/// The broker served a lost aggregate, and refused a lost event as stored before, for good.
+#[tokio::test]
+async fn a_checkpoint_whose_record_was_removed_from_another_history_is_dropped() {
+    let (log, folder) = (FallibleLog::new(), TempDir::new().unwrap());
+    let open_in = |log: &Arc<FallibleLog>| {
+        let log = Arc::clone(log) as Arc<dyn Log>;
+        Broker::on_log(Config::default(), log, Some(folder.path().join("state")), Arc::new(SystemClock))
+    };
+    let broker = open_in(&log).await.unwrap();
+    broker.register_event_type(NewEventType::new(type_id("placed").parse().unwrap())).await.unwrap();
+    let end = publish(&broker, &log, 1..=2).await;
+    publish(&broker, &log, 3..=9).await;
+    broker.close().await;
+    drop(broker);
+    log.go_back(end).await;
+    log.look();
+    write_past_and_trim(&log, 101..=118).await;
+    let broker = open_in(&log).await.unwrap();
+    knows_nothing_of_the_lost(&broker, 9).await;
+    broker.close().await;
+}
+
+/// The same under a broker that was cut off while it happened.
+#[tokio::test]
+async fn a_broker_whose_last_record_was_removed_from_another_history_does_not_go_on() {
+    let log = FallibleLog::new();
+    let idle = open(&log).await;
+    let end = publish(&idle, &log, 1..=2).await;
+    publish(&idle, &log, 3..=9).await;
+    log.go_back(end).await;
+    log.tail.send_replace(end);
+    write_past_and_trim(&log, 101..=118).await;
+    let refused = in_time(idle.publish(event(9), None)).await.unwrap_err();
+    assert_eq!(refused.kind(), Kind::Unavailable);
+    fails(&idle).await;
+    knows_nothing_of_the_lost(&open(&log).await, 9).await;
 }
 
 #[tokio::test]

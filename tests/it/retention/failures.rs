@@ -136,6 +136,23 @@ async fn a_deleted_topic_whose_events_cannot_be_removed_keeps_no_other_from_bein
     assert!(events.is_empty(), "{events:?}");
 }
 
+/// A trim that failed had said that the events were trimmed, and the deletion believed it: they stayed for ever.
+#[tokio::test]
+async fn a_topic_that_is_deleted_after_a_trim_that_failed_loses_its_events() {
+    let scene = RetentionFixture::new().await;
+    scene.log.fails_in.store(2, Ordering::Relaxed);
+    let trim = TrimRequest { through: Some(Sequence(1)), ..TrimRequest::default() };
+    assert_eq!(scene.broker.trim_topic(&topic_id("one"), trim).await.unwrap_err().kind(), Kind::Unavailable);
+    scene.broker.delete_topic(&topic_id("one"), true).await.unwrap();
+    scene.log.fails_in.store(0, Ordering::Relaxed);
+    scene.broker.expire().await.unwrap();
+    let events = scene.log.segments(TopicNumber(2)).await.unwrap();
+    assert!(events.is_empty(), "{events:?}");
+    let tail = scene.tail();
+    scene.broker.expire().await.unwrap();
+    assert_eq!(scene.tail(), tail, "and that is noted once");
+}
+
 #[tokio::test]
 async fn where_nothing_may_be_removed_nothing_is_written_and_what_is_missing_is_told() {
     let scene = RetentionFixture::new().await;
