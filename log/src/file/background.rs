@@ -211,6 +211,7 @@ impl BackgroundWorker {
         }
         self.seal_growing_if_short();
         self.reclaim();
+        self.merge_small();
         self.shared.reserve.fill(&*self.shared.disk);
         self.shared.space.look(&*self.shared.disk);
     }

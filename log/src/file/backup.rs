@@ -4,8 +4,9 @@
 //! - **Sealed segments first, then the removal marks, then the tail.** Marks are durable before a file goes, so marks
 //!   read later explain every file that is missing. And what must outlive a removal is appended before its marks are
 //!   written, so a tail read later holds it.
-//! - Marks that changed while the tail was copied, or a file that went away meanwhile, mean: again. What was copied
-//!   stays, since a sealed segment never changes and an older generation holds at least what a newer one does.
+//! - If the marks changed while the tail was copied, or a file was removed in the meantime, there is another pass. A sealed
+//!   segment that has a new generation by then is copied again, and replaces the older one: it may have been merged with
+//!   segments that are gone.
 //! - The tail is cut behind its last whole batch. A bad batch with a later one behind it was read while it was written:
 //!   the tail is read again. Bad a few times over, it is damage.
 //! - Indexes are caches and are not copied.
@@ -133,12 +134,23 @@ impl<F: FnMut(BackupProgress)> BackupRun<F> {
     fn sealed(&mut self, files: &BackupFiles) -> Result<(), LogError> {
         let sealed = files.segments.values().rev().skip(1).collect::<Vec<_>>();
         for name in sealed.into_iter().rev() {
-            if !self.copied.contains_key(&name.base) {
-                self.file(&name.file())?;
-                self.copied.insert(name.base, *name);
-            }
+            self.finished(*name)?;
         }
         Ok(())
+    }
+
+    /// Copies a segment that no longer changes, unless that was done.
+    fn finished(&mut self, name: SegmentName) -> Result<(), LogError> {
+        let before = self.copied.get(&name.base).copied();
+        if before != Some(name) {
+            self.file(&name.file())?;
+            self.copied.insert(name.base, name);
+        }
+        // Of two generations the older one would count.
+        match before.filter(|before| *before != name) {
+            Some(before) => Ok(discard(&self.target, &before.file())?),
+            None => Ok(()),
+        }
     }
 
     fn marks(&mut self, numbers: &BTreeSet<u64>) -> Result<(), LogError> {
@@ -154,11 +166,10 @@ impl<F: FnMut(BackupProgress)> BackupRun<F> {
         let mut damage = None;
         for _ in 0..READS_MAX {
             let bytes = self.done.bytes;
-            self.file(&file)?;
             if name.generation > 1 {
-                self.copied.insert(name.base, name);
-                return Ok(());
+                return self.finished(name);
             }
+            self.file(&file)?;
             let Some(head) = frame_scan::read_head(&self.target, name)? else {
                 let was_used = name.base <= self.acknowledged;
                 if was_used || !frame_scan::zeros_from(&self.target, &file, HEAD_BYTES as u64)? {

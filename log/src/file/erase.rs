@@ -8,9 +8,9 @@
 
 use super::background::BackgroundWorker;
 use super::cut_folder::discard_torn;
-use super::disk::discard;
 use super::file_names::LogFileName;
 use super::index::LookupError;
+use super::merge::remove_files;
 use super::rewrite::rewrite;
 use super::segment_retention::{SegmentAction, choose, holds_removed};
 use super::state::SealedSegment;
@@ -101,26 +101,29 @@ impl BackgroundWorker {
         }
     }
 
-    /// Removes files of earlier generations that a failed rewrite or drop left behind.
+    /// Removes files that a failed rewrite, merge or drop left behind.
     fn discard_replaced(&self) -> Result<(), LogError> {
         let disk = &*self.shared.disk;
-        let mut found = false;
+        let (mut replaced, mut merged) = (Vec::new(), Vec::new());
         for (file, _) in disk.list()? {
             let Some(LogFileName::Segment(name) | LogFileName::Index(name)) = LogFileName::parse(&file) else {
                 continue;
             };
-            let is_replaced = {
-                let state = self.shared.state();
-                let replaced = state.sealed(name.base).map(|segment| segment.name().generation > name.generation);
+            let state = self.shared.state();
+            match state.sealed(name.base) {
+                Some(segment) if segment.name().generation > name.generation => replaced.push(name),
+                Some(_) => {}
                 // A segment that is being begun lies behind the tail, and in no dropped run.
-                replaced.unwrap_or_else(|| state.trim_marks.dropped_through(name.base).is_some())
-            };
-            if is_replaced {
-                discard(disk, &file)?;
-                found = true;
+                None if state.trim_marks.dropped_through(name.base).is_some() => replaced.push(name),
+                None if state.covers(name.base) => merged.push(name),
+                None => {}
             }
         }
-        if found { Ok(disk.sync(None)?) } else { Ok(()) }
+        // While the older generation of a merged segment may come back after a power cut, the others are needed.
+        for names in [replaced, merged].iter().filter(|names| !names.is_empty()) {
+            remove_files(disk, names)?;
+        }
+        Ok(())
     }
 
     /// Notes that everything `marks` hide is erased, unless more was removed meanwhile; whether that is so. The note goes to

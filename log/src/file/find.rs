@@ -131,8 +131,9 @@ impl SharedLog {
                 ReadRange::Topic(topic, Sequence(number - 1).max(marks.removed_through(topic)))
             }
         };
-        match self.read(range, ONE) {
-            Ok(records) => Ok(records.first().map(|record| record.header)),
+        // Headers are enough: the event may be damaged.
+        match self.read_headers(range, ONE) {
+            Ok(headers) => Ok(headers.first().copied()),
             // Removed meanwhile: start again.
             Err(LogError::Trimmed(_)) => Err(LookupError::Gone),
             Err(error) => Err(error.into()),

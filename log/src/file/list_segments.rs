@@ -43,8 +43,8 @@ impl SharedLog {
     }
 
     fn first_behind(&self, topic: TopicNumber, removed: Sequence) -> Result<RecordHeader, LookupError> {
-        match self.read(ReadRange::Topic(topic, removed), ReadLimit { records: 1, bytes: 0 }) {
-            Ok(records) => records.first().map(|record| record.header).ok_or(LookupError::Gone),
+        match self.read_headers(ReadRange::Topic(topic, removed), ReadLimit { records: 1, bytes: 0 }) {
+            Ok(headers) => headers.first().copied().ok_or(LookupError::Gone),
             // Removed meanwhile: start again.
             Err(LogError::Trimmed(_)) => Err(LookupError::Gone),
             Err(error) => Err(error.into()),

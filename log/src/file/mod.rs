@@ -29,6 +29,7 @@ mod frame_scan;
 mod hot_tail;
 mod index;
 mod list_segments;
+mod merge;
 mod open_files;
 mod read;
 mod recover;

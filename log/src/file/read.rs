@@ -79,7 +79,8 @@ struct PageRead<'a> {
     /// What is still to be read.
     range: ReadRange,
     page: RecordPage,
-    /// Segments up to this base have nothing more.
+    /// Segments that end here or before have nothing more. Not by their first position: a segment that is merged with the one
+    /// before it begins earlier.
     done: Position,
 }
 
@@ -194,8 +195,9 @@ impl<'a> PageRead<'a> {
             SegmentSource::Sealed(segment) => (segment.head, self.places(segment)?),
         };
         let Some(last) = places.last() else {
-            self.done = head.name.base;
-            return Ok(matches!(source, SegmentSource::Sealed(_)));
+            let SegmentSource::Sealed(segment) = &source else { return Ok(false) };
+            self.done = segment.through();
+            return Ok(true);
         };
         if self.may_not_wait && places.iter().map(|place| place.bytes).sum::<usize>() > CACHED_READ_LIMIT.bytes {
             return Err(io::Error::from(io::ErrorKind::WouldBlock).into());
@@ -219,16 +221,16 @@ impl<'a> PageRead<'a> {
             ReadRange::All(after) => {
                 let at = state
                     .sealed
-                    .partition_point(|segment| segment.summary.last <= after || segment.name().base <= self.done);
+                    .partition_point(|segment| segment.summary.last <= after || segment.through() <= self.done);
                 state.sealed.get(at)
             }
             ReadRange::Topic(topic, after) => {
                 let runs = state.runs(topic);
-                let at = runs.partition_point(|run| run.last <= after || run.base <= self.done);
+                let at = runs.partition_point(|run| run.last <= after || run.through <= self.done);
                 runs.get(at).and_then(|run| state.sealed(run.base))
             }
             ReadRange::Aggregate(key, _) => {
-                let at = state.sealed.partition_point(|segment| segment.name().base <= self.done);
+                let at = state.sealed.partition_point(|segment| segment.through() <= self.done);
                 state.sealed.iter().skip(at).find(|segment| segment.index.may_hold_aggregate(key))
             }
         };

@@ -15,7 +15,8 @@ use super::disk::discard;
 use super::file_names::{LogFileName, SegmentName};
 use super::frame_scan;
 use super::index::{LookupError, PagedIndex, SegmentIndex};
-use super::reserve::is_kept;
+use super::merge::merged_away;
+use super::reserve::kept_bytes;
 use super::segment_head::{HEAD_BYTES, SegmentHead};
 use super::state::{ActiveSegment, LogState, SealedSegment};
 use super::torn::{self, LastSegment, SegmentTail};
@@ -50,7 +51,7 @@ pub(crate) fn recover(
     let files = LogFiles::list(disk)?;
     let (marks_file, marks) = TrimMarksFile::load(disk, folder, files.trim_marks.clone())?;
     let recovery = LogRecovery { disk, folder, acknowledged: options.acknowledged, trim_marks: marks };
-    let ChosenSegments { mut segments, superseded } = recovery.choose_generations(&files);
+    let ChosenSegments { mut segments, superseded } = recovery.choose_generations(&files)?;
     let (last, unused) = recovery.read_last(&mut segments)?;
     let (active, tail) = last.map(|last| (last.active, last.tail)).unzip();
     let sealed = recovery.open_sealed(&segments)?;
@@ -87,7 +88,7 @@ fn cut_tail(
 ) -> Result<(), LogError> {
     let name = tail.head.name;
     // On a full disk, where the reserve was given up, every copy takes room that freeing space needs.
-    let has_room = options.reserve_bytes == 0 || is_kept(disk, None)?;
+    let has_room = options.reserve_bytes == 0 || kept_bytes(disk)?.is_some();
     if tail.flaw.is_some() && has_room {
         match cuts.keep_torn(disk, name, tail.end) {
             Ok(kept) => {
@@ -154,8 +155,8 @@ struct LogRecovery<'a> {
 }
 
 impl LogRecovery<'_> {
-    /// The segments that count; rewrites and drops that were cut short are finished or undone.
-    fn choose_generations(&self, files: &LogFiles) -> ChosenSegments {
+    /// The segments that count; rewrites, merges and drops that were cut short are finished or undone.
+    fn choose_generations(&self, files: &LogFiles) -> Result<ChosenSegments, LogError> {
         let mut chosen = ChosenSegments { segments: Vec::new(), superseded: Vec::new() };
         for (base, generations) in &files.segments {
             let counts = generations.iter().min().filter(|_| self.trim_marks.dropped_through(*base).is_none());
@@ -163,7 +164,10 @@ impl LogRecovery<'_> {
             chosen.segments.extend(counts.map(named));
             chosen.superseded.extend(generations.iter().filter(|generation| Some(*generation) != counts).map(named));
         }
-        chosen
+        let merged = merged_away(self.disk, &chosen.segments)?;
+        chosen.segments.retain(|name| !merged.contains(name));
+        chosen.superseded.extend(merged);
+        Ok(chosen)
     }
 
     /// The segment to go on with, taken off the list, and those behind it that were begun and never used. A last one that

@@ -10,7 +10,8 @@ use super::index::{FrameLocation, LiveIndex, LookupError, SegmentIndex};
 use super::segment_head::{HEAD_BYTES, RewrittenExtent, SegmentHead};
 use super::state::{SealedSegment, SharedLog};
 use super::trim_marks::TrimMarks;
-use crate::{ReadLimit, ReadRange, crash_point};
+use crate::{ReadLimit, ReadRange, Record, crash_point};
+use bytes::Bytes;
 use contract::Sequence;
 use std::sync::Arc;
 
@@ -54,7 +55,10 @@ fn write(
     let file = head.name.file();
     discard(&*shared.disk, &file)?;
     crash_point("rewrite.before_write");
-    let Some(live) = copy(shared, segment, &head, kept)? else { return Ok(None) };
+    let mut live = LiveIndex::new(head.name.base, HEAD_BYTES as u64);
+    if !copy(shared, segment, &head, kept, &mut live)? {
+        return Ok(None);
+    }
     head.rewritten = Some(RewrittenExtent { through: segment.through(), bytes: live.bytes() });
     shared.disk.write(&file, 0, &head.encode())?;
     shared.disk.sync(Some(&file))?;
@@ -66,7 +70,7 @@ fn write(
 }
 
 /// Where the records to keep lie, in order. Taken from the index, so that damage in what goes does not matter.
-fn kept_places(
+pub(super) fn kept_places(
     shared: &SharedLog,
     segment: &SealedSegment,
     trim_marks: &TrimMarks,
@@ -85,14 +89,17 @@ fn kept_places(
     Ok(kept)
 }
 
-/// Copies frames as they are: the salt stays the same. `None` where one is not what was written.
-fn copy(
+/// Copies the records at `kept` to the end of the file of `head`, whose index is `live`. `false` if one of them is damaged.
+///
+/// A frame is copied as it is where both files have the same salt. Otherwise its header gets a new checksum.
+pub(super) fn copy(
     shared: &SharedLog,
     segment: &SealedSegment,
     head: &SegmentHead,
     mut kept: &[FrameLocation],
-) -> Result<Option<LiveIndex>, LookupError> {
-    let mut live = LiveIndex::new(head.name.base, HEAD_BYTES as u64);
+    live: &mut LiveIndex,
+) -> Result<bool, LookupError> {
+    let salt = segment.head.salt;
     while let Some((places, rest)) = step(kept) {
         kept = rest;
         let fetched = fetch(&*shared.disk, &segment.name().file(), places)?;
@@ -100,17 +107,23 @@ fn copy(
         let mut out = Vec::new();
         for (number, place) in places.iter().enumerate() {
             let bytes = fetched.frame(number, place);
-            let Ok(frame) = frame::decode(bytes, head.salt) else { return Ok(None) };
+            let Ok(frame) = frame::decode(bytes, salt) else { return Ok(false) };
             let body = bytes.get(frame.header_bytes..).unwrap_or_default();
             if frame.bytes() != bytes.len() || frame.check(body).is_err() {
-                return Ok(None);
+                return Ok(false);
             }
-            out.extend_from_slice(bytes);
+            match salt == head.salt {
+                true => out.extend_from_slice(bytes),
+                false => {
+                    let record = Record { header: frame.header, body: Bytes::copy_from_slice(body) };
+                    frame::encode(&record, frame.slot, head.salt, &mut out);
+                }
+            }
             live.push(&frame.header, bytes.len());
         }
         shared.disk.write(&head.name.file(), offset, &out)?;
     }
-    Ok(Some(live))
+    Ok(true)
 }
 
 /// The first places, as many as are copied at once, and the rest.

@@ -2,6 +2,7 @@
 
 use super::index::{SegmentSummary, TopicSummary};
 use super::trim_marks::TrimMarks;
+use std::ops::Range;
 
 /// What to do with a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +26,28 @@ pub(crate) fn choose(summary: &SegmentSummary, trim_marks: &TrimMarks) -> Segmen
     } else {
         SegmentAction::Keep
     }
+}
+
+/// Neighbours that are merged at once.
+const MERGED_SEGMENTS: usize = 8;
+/// A segment is small up to this part of the size at which segments are sealed, and up to this many bytes.
+const SMALL_PART: u64 = 8;
+const SMALL_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// The first run of neighbouring small segments to be merged into one, if there is one. `sizes` are their bytes; `None` stands
+/// for a segment that cannot be merged.
+///
+/// The largest must not be larger than the others together: so every record is copied a few times at most (as often as its
+/// segment doubles), and at most some tens of small segments stay.
+pub(crate) fn choose_merge(sizes: &[Option<u64>], segment_bytes: u64) -> Option<Range<usize>> {
+    let small_max = (segment_bytes / SMALL_PART).min(SMALL_BYTES_MAX);
+    let is_due = |run: &[Option<u64>]| {
+        let sizes: Option<Vec<u64>> = run.iter().map(|size| size.filter(|size| *size <= small_max)).collect();
+        let Some(sizes) = sizes else { return false };
+        sizes.iter().max().is_some_and(|largest| 2 * largest <= sizes.iter().sum())
+    };
+    let start = sizes.windows(MERGED_SEGMENTS).position(is_due)?;
+    Some(start..start + MERGED_SEGMENTS)
 }
 
 /// Whether any record of a segment was removed: its bytes are still in the file.
@@ -56,6 +79,33 @@ mod tests {
             last_time: 0,
             bytes,
         }
+    }
+
+    #[test]
+    fn neighbours_are_merged_if_all_are_small_and_none_outweighs_the_others() {
+        let (small, large) = (Some(100), Some(801));
+        let eight = |size| vec![size; 8];
+        for (sizes, expected) in [
+            (eight(small), Some(0..8)),
+            (vec![small; 7], None),
+            ([vec![large], eight(small)].concat(), Some(1..9)),
+            ([vec![small; 4], vec![large], vec![small; 7]].concat(), None),
+            ([vec![small; 4], vec![None], vec![small; 7]].concat(), None),
+            ([vec![Some(700)], vec![small; 7]].concat(), Some(0..8)),
+            ([vec![Some(701)], vec![small; 7]].concat(), None),
+        ] {
+            assert_eq!(choose_merge(&sizes, 6400), expected, "{sizes:?}");
+        }
+        // However many are added one by one: few stay.
+        let mut sizes = Vec::new();
+        for _ in 0..10_000 {
+            sizes.push(Some(100));
+            while let Some(run) = choose_merge(&sizes, u64::MAX) {
+                let merged = sizes.get(run.clone()).unwrap().iter().copied().sum();
+                sizes.splice(run, [merged]);
+            }
+        }
+        assert!(sizes.len() <= 60, "{}", sizes.len());
     }
 
     #[test]

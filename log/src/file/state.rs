@@ -8,7 +8,7 @@ use super::FileLogOptions;
 use super::background::BackgroundTask;
 use super::frame::FrameFlaw;
 use super::hot_tail::HotTail;
-use super::index::{LiveIndex, SegmentIndex, SegmentSummary};
+use super::index::{LiveIndex, SegmentIndex, SegmentSummary, TopicSummary};
 use super::reserve::DiskReserve;
 use super::segment_head::{HEAD_BYTES, SegmentHead};
 use super::space::SpaceWatch;
@@ -71,6 +71,8 @@ pub(crate) struct ActiveSegment {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TopicRun {
     pub(crate) base: Position,
+    /// The last position that the segment covers.
+    pub(crate) through: Position,
     pub(crate) last: Sequence,
     pub(crate) last_time: i64,
 }
@@ -84,6 +86,13 @@ impl SealedSegment {
     /// The last position it stands for, removed ones included.
     pub(crate) fn through(&self) -> Position {
         self.head.rewritten.map_or(self.summary.last, |rewritten| rewritten.through)
+    }
+
+    /// Where each topic's records in it end.
+    fn topic_runs(&self) -> impl Iterator<Item = (TopicNumber, TopicRun)> {
+        let (base, through) = (self.name().base, self.through());
+        let run = move |topic: &TopicSummary| TopicRun { base, through, last: topic.last, last_time: topic.last_time };
+        self.summary.topics.iter().map(move |topic| (topic.topic, run(topic)))
     }
 }
 
@@ -114,18 +123,22 @@ impl LogState {
         };
         let tail = trim_marks.dropped_through(tail.next()).unwrap_or(tail);
         let hot = HotTail::new(tail, options.tail_cache_bytes);
-        let mut state =
-            Self { sealed: Vec::new(), active, runs: HashMap::new(), hot, trim_marks: Arc::new(trim_marks), tail, tail_time };
+        let mut state = Self {
+            sealed: Vec::new(),
+            active,
+            runs: HashMap::new(),
+            hot,
+            trim_marks: Arc::new(trim_marks),
+            tail,
+            tail_time,
+        };
         sealed.into_iter().for_each(|segment| state.push_sealed(segment));
         state
     }
 
     /// Adds the newest sealed segment.
     pub(crate) fn push_sealed(&mut self, segment: Arc<SealedSegment>) {
-        for topic in &segment.summary.topics {
-            let run = TopicRun { base: segment.name().base, last: topic.last, last_time: topic.last_time };
-            self.runs.entry(topic.topic).or_default().push(run);
-        }
+        segment.topic_runs().for_each(|(topic, run)| self.runs.entry(topic).or_default().push(run));
         self.sealed.push(segment);
     }
 
@@ -139,6 +152,28 @@ impl LogState {
         true
     }
 
+    /// Puts `merged` in the place of neighbouring segments, if they are all still `expected`.
+    pub(crate) fn replace_run(&mut self, expected: &[Arc<SealedSegment>], merged: Arc<SealedSegment>) -> bool {
+        let Some(first) = expected.first().and_then(|first| self.position_of(first.name().base)) else { return false };
+        let places = self.sealed.get(first..first + expected.len()).unwrap_or_default();
+        if places.len() != expected.len() || !places.iter().zip(expected).all(|(now, then)| Arc::ptr_eq(now, then)) {
+            return false;
+        }
+        for segment in expected {
+            segment.topic_runs().for_each(|(topic, run)| forget_run(&mut self.runs, topic, run.base));
+        }
+        for (topic, run) in merged.topic_runs() {
+            let runs = self.runs.entry(topic).or_default();
+            runs.insert(runs.partition_point(|other| other.base < run.base), run);
+        }
+        self.sealed.splice(first..first + expected.len(), [merged]);
+        debug_assert!(
+            self.sealed.is_sorted_by(|one, next| one.through() < next.name().base),
+            "segments do not overlap"
+        );
+        true
+    }
+
     /// Forgets the sealed segment with this base.
     pub(crate) fn drop_sealed(&mut self, base: Position) {
         let Some(at) = self.position_of(base) else { return };
@@ -149,6 +184,13 @@ impl LogState {
     /// The sealed segment with this base.
     pub(crate) fn sealed(&self, base: Position) -> Option<&Arc<SealedSegment>> {
         self.position_of(base).and_then(|at| self.sealed.get(at))
+    }
+
+    /// Whether a sealed segment that begins before this position covers it.
+    pub(crate) fn covers(&self, position: Position) -> bool {
+        let behind = self.sealed.partition_point(|segment| segment.name().base < position);
+        let before = behind.checked_sub(1).and_then(|at| self.sealed.get(at));
+        before.is_some_and(|segment| position <= segment.through())
     }
 
     /// A topic's sealed segments, oldest first.

@@ -9,6 +9,7 @@ use super::folder_disk::{FolderDisk, FolderLock};
 use super::frame::FrameHeader;
 use super::frame_scan::{self, FrameScanner, ScanStep, ScannedFrame};
 use super::index::{LiveIndex, LookupError, encode_index, index_is_finished};
+use super::merge::merged_away;
 use super::recover::HEAD_FLAW;
 use super::segment_head::{HEAD_BYTES, SegmentHead};
 use super::torn::LastSegment;
@@ -92,6 +93,9 @@ pub(super) fn verify_files(
         Err(error) => return Err(error),
     }
     segments.retain(|base, _| check.trim_marks.dropped_through(*base).is_none());
+    for name in merged_away(disk, &segments.values().copied().collect::<Vec<_>>())? {
+        segments.remove(&name.base);
+    }
     let segments_total = segments.len() as u64;
     for (name, number) in segments.into_values().zip(1..) {
         check.segment(name, number == segments_total)?;

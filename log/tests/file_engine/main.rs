@@ -12,6 +12,7 @@ mod descriptors;
 mod erasing;
 mod faults;
 mod index;
+mod merging;
 mod power_cut;
 mod recovery;
 mod repairing;

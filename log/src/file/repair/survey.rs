@@ -4,6 +4,7 @@ use super::super::disk::Disk;
 use super::super::file_names::{LogFileName, SegmentName, marks_file};
 use super::super::frame::{FrameFlaw, FrameHeader};
 use super::super::frame_scan::{self, FrameScanner, ScanStep, ScannedFrame};
+use super::super::merge::merged_away;
 use super::super::recover::HEAD_FLAW;
 use super::super::segment_head::{HEAD_BYTES, SegmentHead};
 use super::super::torn::LastSegment;
@@ -111,6 +112,8 @@ impl<'a> LogSurvey<'a> {
     pub(super) fn plan(mut self) -> Result<RepairPlan, LogError> {
         let bases: Vec<_> = self.segments.keys().copied().collect();
         let bases: Vec<_> = bases.into_iter().filter(|base| self.trim_marks.dropped_through(*base).is_none()).collect();
+        let leftovers = merged_away(self.disk, &bases.iter().map(|base| self.name_of(*base)).collect::<Vec<_>>())?;
+        let bases: Vec<_> = bases.into_iter().filter(|base| leftovers.iter().all(|name| name.base != *base)).collect();
         let mut readable = Vec::with_capacity(bases.len());
         for (number, base) in bases.iter().enumerate() {
             // A file that tells nothing tells not even that there was something of its name.
@@ -128,7 +131,12 @@ impl<'a> LogSurvey<'a> {
         self.repair.tail = self.through;
         self.repair.last_topic = self.seen.keys().next_back().copied().unwrap_or_default();
         let trim_marks = self.trim_marks.with_lost(&self.repair.lost_sequences);
-        Ok(RepairPlan { repair: self.repair, remedies: self.remedies, marks: trim_marks, marks_numbers: self.marks_numbers })
+        Ok(RepairPlan {
+            repair: self.repair,
+            remedies: self.remedies,
+            marks: trim_marks,
+            marks_numbers: self.marks_numbers,
+        })
     }
 
     fn segment(&mut self, base: Position, next: Option<Position>) -> Result<(), LogError> {
@@ -346,7 +354,8 @@ impl<'a> LogSurvey<'a> {
             match self.kept.get(&topic).copied() {
                 // What is left of it was removed, as far as anybody can tell.
                 None if self.marks_lost => {
-                    self.trim_marks = self.trim_marks.with_removed(topic, tail).unwrap_or_else(|| self.trim_marks.clone());
+                    self.trim_marks =
+                        self.trim_marks.with_removed(topic, tail).unwrap_or_else(|| self.trim_marks.clone());
                 }
                 kept => self.lose_sequences(topic, kept.unwrap_or_default(), tail.next()),
             }
