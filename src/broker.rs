@@ -145,7 +145,9 @@ impl Broker {
         let vault = Arc::new(SecretVault::of(&policy.config));
         let preparing = Arc::clone(&vault);
         // A panic is in the log output, and requests that need the key are refused.
-        let _ = tokio::task::spawn_blocking(move || preparing.prepare()).await;
+        if let Err(error) = tokio::task::spawn_blocking(move || preparing.prepare()).await {
+            tracing::error!(%error, "the key of secrets was not prepared");
+        }
         let dispatch = Arc::new(dispatching(&policy.config, &logs, clock.unfiltered(), &vault)?);
         let (groups, filter_failures, retention) = (Arc::default(), AtomicU64::new(0), Arc::default());
         let (stale, lag) = (StaleEvents::default(), LagCache::default());

@@ -1,4 +1,4 @@
-//! The connection to a broker: requests as bytes, shared by [`Client`](crate::Client) and the command line.
+//! The connection to a broker: requests as bytes, used by [`Client`](crate::Client) and the command line.
 //!
 //! - The broker is called directly: proxies named in the environment are not used, and redirects are not followed.
 //! - Paths are built piece by piece, so that no name in them needs encoding by the caller.
@@ -28,7 +28,7 @@ pub struct ConnectionOptions {
 
 /// A connection to one broker. Cheap to clone; clones share their sockets.
 #[derive(Debug, Clone)]
-pub struct Connection {
+pub struct BrokerConnection {
     http: reqwest::Client,
     base: Url,
 }
@@ -66,7 +66,7 @@ impl Default for ConnectionOptions {
     }
 }
 
-impl Connection {
+impl BrokerConnection {
     /// A connection to the broker at `url`. Nothing is sent yet.
     pub fn new(url: &str, options: ConnectionOptions) -> Result<Self> {
         let misused = |reason: String| Error::invalid("/url", reason);

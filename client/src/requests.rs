@@ -101,7 +101,7 @@ impl Client {
         let given_ids: Vec<_> = events.iter_mut().map(give_id).collect();
         let request =
             self.request(Method::POST, &["events:batch"], &query).json(&json!({"events": events})).by(producer);
-        let outcome = response::batch(&self.send(request).await?.body)?;
+        let outcome = response::check_count(response::batch(&self.send(request).await?.body)?, given_ids.len())?;
         Ok(outcome.into_iter().zip(given_ids).map(|(result, given_id)| Ok(as_created(result?, given_id))).collect())
     }
 

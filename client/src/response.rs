@@ -105,6 +105,17 @@ pub(crate) fn batch(body: &Bytes) -> Result<BatchOutcome> {
     Ok(results.into_iter().map(published).collect())
 }
 
+/// The results of a batch, which must be as many as its items.
+pub(crate) fn check_count<T>(results: Vec<T>, items: usize) -> Result<Vec<T>> {
+    match results.len() == items {
+        true => Ok(results),
+        false => {
+            let detail = format!("The broker's response has {} results for {items} items.", results.len());
+            Err(Error::new(Kind::Unavailable, detail))
+        }
+    }
+}
+
 /// The results of a batch of claims.
 pub(crate) fn outcomes(body: &Bytes) -> Result<Vec<Result<ClaimOutcome>>> {
     several(body)

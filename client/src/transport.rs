@@ -5,7 +5,7 @@
 //!   ([`RepeatSafety`]).
 //! - No wait is shorter than `Retry-After`. One call takes no longer than its total, including the waits.
 
-use crate::connection::{Connection, ConnectionOptions, RequestFailure};
+use crate::connection::{BrokerConnection, ConnectionOptions, RequestFailure};
 use crate::problem;
 use crate::query::QueryParams;
 use crate::retry::{RetryPolicy, jitter};
@@ -33,7 +33,7 @@ pub(crate) enum RepeatSafety {
 /// A connection with the limits of a call. Cheap to clone; clones share their sockets.
 #[derive(Debug, Clone)]
 pub(crate) struct HttpTransport {
-    connection: Connection,
+    connection: BrokerConnection,
     pub(crate) retry: RetryPolicy,
     pub(crate) total: Duration,
 }
@@ -96,7 +96,7 @@ impl HttpRequest {
 
 impl HttpTransport {
     pub(crate) fn new(url: &str) -> Result<Self> {
-        let connection = Connection::new(url, ConnectionOptions::default())?;
+        let connection = BrokerConnection::new(url, ConnectionOptions::default())?;
         Ok(Self { connection, retry: RetryPolicy::default(), total: TOTAL_DEFAULT })
     }
 

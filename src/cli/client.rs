@@ -1,4 +1,4 @@
-//! The running broker as the command line calls it: requests and replies as JSON, over the client's [`Connection`].
+//! The running broker as the command line calls it: requests and replies as JSON, over the client's [`BrokerConnection`].
 //!
 //! - A request that may be repeated is repeated a few times: when the broker asks for it (`Retry-After`), and when the
 //!   connection broke off before the response arrived. Any other request is sent once.
@@ -7,7 +7,7 @@
 use super::error::{BrokerRefusal, CliError, CliResult};
 use super::output;
 use bytes::Bytes;
-use event_broker_client::connection::{Connection, ConnectionOptions, RequestFailure, SILENCE_MAX};
+use event_broker_client::connection::{BrokerConnection, ConnectionOptions, RequestFailure, SILENCE_MAX};
 use reqwest::{Method, RequestBuilder, Response};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -44,7 +44,7 @@ pub(super) struct ClientArgs<V: clap::Subcommand> {
 /// A broker to call.
 #[derive(Debug, Clone)]
 pub(super) struct BrokerClient {
-    connection: Connection,
+    connection: BrokerConnection,
 }
 
 /// Whether a request may be repeated when it is unknown whether it had its effect.
@@ -86,7 +86,7 @@ impl BrokerUrl {
     fn connect(&self, silence_max: Option<Duration>) -> CliResult<BrokerClient> {
         let user_agent = concat!("event-broker/", env!("CARGO_PKG_VERSION")).to_owned();
         let options = ConnectionOptions { user_agent, silence_max };
-        let connection = Connection::new(&self.url, options).map_err(|error| match error.violations() {
+        let connection = BrokerConnection::new(&self.url, options).map_err(|error| match error.violations() {
             [violation] => {
                 CliError::Misused(format!("--url {}: {}", output::escape_controls(&self.url), violation.detail))
             }

@@ -155,8 +155,8 @@ async fn execute_for_one(client: &BrokerClient, command: &ConsumersCommand) -> C
         ConsumersCommand::Show { id } => client.get(&["consumers", id], &[]).await.map(unwrap_data),
         ConsumersCommand::Create(creation) => {
             // A repetition could create a second consumer.
-            let made = client.send_json(Method::POST, &["consumers"], &creation.body(), RequestRetry::Never).await;
-            made.map(unwrap_data)
+            let created = client.send_json(Method::POST, &["consumers"], &creation.body(), RequestRetry::Never).await;
+            created.map(unwrap_data)
         }
         ConsumersCommand::Commit { id, offset } => {
             let path = ["consumers", &format!("{id}:commit")];

@@ -213,7 +213,12 @@ impl StagedFolder {
 impl Drop for StagedFolder {
     fn drop(&mut self) {
         // After a commit it no longer exists under this name.
-        let _ = fs::remove_dir_all(&self.path);
+        match fs::remove_dir_all(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                print_note(&format_args!("{} cannot be removed: {error}", self.path.display()));
+            }
+            _ => (),
+        }
     }
 }
 

@@ -179,8 +179,8 @@ async fn resolve(
     let Some(id) = &target.id else {
         let path = [format!("dead-letters:{command}")];
         let path: Vec<_> = path.iter().map(String::as_str).collect();
-        let dealt = client.send_json(Method::POST, &path, &body, RequestRetry::Freely).await?;
-        return if json { output.json(&dealt) } else { output.line(&member(&dealt, "count")) };
+        let resolved = client.send_json(Method::POST, &path, &body, RequestRetry::Freely).await?;
+        return if json { output.json(&resolved) } else { output.line(&member(&resolved, "count")) };
     };
     // A repetition would be refused because of the effect of the first request.
     let dead_letter = client

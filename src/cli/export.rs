@@ -227,7 +227,9 @@ impl ExportRun {
             Err(CliError::Closed) => Err(CliError::Closed),
             Err(failure) if *written > 0 => {
                 // The next export continues behind what was written so far. The failure that is reported is the first one.
-                let _ = self.sink.finish();
+                if let Err(error) = self.sink.finish() {
+                    print_note(&error);
+                }
                 Err(CliError::Failed(format!(
                     "{failure}\n  {written} events are written; continue with --after {through}"
                 )))

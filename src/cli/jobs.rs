@@ -94,13 +94,13 @@ async fn execute(ClientArgs { server, json, command: verb }: &ClientArgs<JobsCom
     let json = *json;
     let (id, verb) = match verb {
         JobsCommand::List { status, subscription, event, group } => {
-            let given = [("status", status), ("subscription", subscription), ("event", event), ("group", group)];
-            print_list(&mut output, json, &client.list(&["dispatch-jobs"], &query(&given), "items").await?)?;
+            let parameters = [("status", status), ("subscription", subscription), ("event", event), ("group", group)];
+            print_list(&mut output, json, &client.list(&["dispatch-jobs"], &query(&parameters), "items").await?)?;
             return Ok(ExitCode::SUCCESS);
         }
         JobsCommand::Watch { subscription, event, group, until_over } => {
-            let given = [("subscription", subscription), ("event", event), ("group", group)];
-            watch(&client, &mut output, json, &query(&given), *until_over).await?;
+            let parameters = [("subscription", subscription), ("event", event), ("group", group)];
+            watch(&client, &mut output, json, &query(&parameters), *until_over).await?;
             return Ok(ExitCode::SUCCESS);
         }
         JobsCommand::Show { id } => {
@@ -119,8 +119,8 @@ async fn execute(ClientArgs { server, json, command: verb }: &ClientArgs<JobsCom
 }
 
 /// The query parameters that have a value.
-fn query(given: &[(&str, &Option<String>)]) -> Vec<(String, String)> {
-    given.iter().filter_map(|(name, value)| Some(((*name).to_owned(), (*value).clone()?))).collect()
+fn query(parameters: &[(&str, &Option<String>)]) -> Vec<(String, String)> {
+    parameters.iter().filter_map(|(name, value)| Some(((*name).to_owned(), (*value).clone()?))).collect()
 }
 
 /// Lists the jobs at intervals, and prints those that have changed.
@@ -136,8 +136,8 @@ async fn watch(
         let jobs = client.list(&["dispatch-jobs"], query, "items").await?;
         for job in &jobs {
             let attempts = job.get("attempts").and_then(Value::as_array).map_or(0, Vec::len);
-            let stands = (member(job, "status"), attempts);
-            if seen.insert(member(job, "id"), stands.clone()) != Some(stands) {
+            let state = (member(job, "status"), attempts);
+            if seen.insert(member(job, "id"), state.clone()) != Some(state) {
                 print_change(output, json, job)?;
             }
         }

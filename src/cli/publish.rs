@@ -90,8 +90,8 @@ fn events(arguments: &PublishArgs) -> CliResult<(JsonValues, bool)> {
             let event = event.map_err(|error| CliError::Misused(format!("EVENT is not JSON: {error}")))?;
             Ok((Box::new(std::iter::once(Ok(event))), false))
         }
-        given => {
-            let file = arguments.file.as_deref().or(given.as_deref().map(Path::new));
+        event => {
+            let file = arguments.file.as_deref().or(event.as_deref().map(Path::new));
             let source = input::open(file)?;
             let paced = source.bytes.is_none();
             Ok((input::values(source), paced))

@@ -98,15 +98,15 @@ fn manifest(from: &Path) -> CliResult<Option<BackupManifest>> {
     }
 }
 
-fn compare(promised: &[BackupLog], found: &[BackupLog]) -> CliResult<()> {
-    if promised == found {
+fn compare(expected: &[BackupLog], found: &[BackupLog]) -> CliResult<()> {
+    if expected == found {
         return Ok(());
     }
-    let told = |parts: &[BackupLog]| {
+    let describe = |parts: &[BackupLog]| {
         let parts = parts.iter().map(|part| format!("{} records in {} segments", part.records, part.segments));
         parts.collect::<Vec<_>>().join(", ")
     };
-    let reason = format!("it should contain {}, and contains {}", told(promised), told(found));
+    let reason = format!("it should contain {}, and contains {}", describe(expected), describe(found));
     Err(CliError::caused_by("the backup is incomplete", reason))
 }
 

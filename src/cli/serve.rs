@@ -146,7 +146,9 @@ fn connections_max(configured: usize) -> Result<usize, String> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     // If the system refuses, the limit stays as it is.
-    let _ = setrlimit(Resource::Nofile, limit);
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::debug!(%error, "the limit of open files cannot be raised");
+    }
     let budget = FileBudget::of_process();
     let connections = budget.connections_of(configured)?;
     let FileBudget { limit, log_files, deliveries, .. } = budget;

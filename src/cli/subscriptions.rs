@@ -134,8 +134,8 @@ async fn execute(ClientArgs { server, json, command: verb }: &ClientArgs<Subscri
         SubscriptionsCommand::Create { .. } => {
             let body = definition(verb);
             // A repetition would be refused because of the effect of the first request.
-            let made = client.send_json(Method::POST, &["subscriptions"], &body, RequestRetry::Never).await?;
-            print(&mut output, json, &made)?;
+            let created = client.send_json(Method::POST, &["subscriptions"], &body, RequestRetry::Never).await?;
+            print(&mut output, json, &created)?;
         }
         SubscriptionsCommand::Delete { id } => {
             let request = client.request(Method::DELETE, &["subscriptions", id], &[]);

@@ -181,8 +181,8 @@ async fn execute(ClientArgs { server, json, command: verb }: &ClientArgs<TopicsC
         TopicsCommand::Show { topic } => print(&mut output, *json, &client.get(&["topics", topic], &[]).await?)?,
         TopicsCommand::Create { topic, file, settings, placing } => {
             for definition in definitions(topic.as_deref(), file.as_ref(), settings, placing)? {
-                let made = client.send_json(Method::POST, &["topics"], &definition, RequestRetry::Freely).await?;
-                print(&mut output, *json, &made)?;
+                let created = client.send_json(Method::POST, &["topics"], &definition, RequestRetry::Freely).await?;
+                print(&mut output, *json, &created)?;
             }
         }
         TopicsCommand::Change { topic, settings } => {
@@ -270,16 +270,16 @@ impl TopicSettingsArgs {
             ("idempotentRetention", &self.idempotent_retention),
             ("onPayloadMismatch", &self.on_payload_mismatch),
         ];
-        let given = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), json!(value.as_ref()?))));
-        given.collect()
+        let members = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), json!(value.as_ref()?))));
+        members.collect()
     }
 }
 
 impl TopicPlacementArgs {
     fn streaming(&self) -> Value {
         let members = [("type", &self.storage), ("location", &self.location)];
-        let given = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), json!(value.as_ref()?))));
-        let options: Map<_, _> = given.collect();
+        let members = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), json!(value.as_ref()?))));
+        let options: Map<_, _> = members.collect();
         if options.is_empty() { Value::Bool(true) } else { Value::Object(options) }
     }
 }

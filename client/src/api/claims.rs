@@ -30,7 +30,7 @@ impl ClaimApi for Client {
                 .json(&json!({"claims": claims}))
                 .by(producer)
                 .keyed();
-            response::outcomes(&self.send(request).await?.body)
+            response::check_count(response::outcomes(&self.send(request).await?.body)?, claims.len())
         })
     }
 
@@ -66,7 +66,7 @@ impl ClaimApi for Client {
                 .request(Method::POST, &["claims:done"], NO_PARAMS)
                 .json(&json!({"claims": completions}))
                 .by(producer);
-            response::claims(&self.send(request).await?.body)
+            response::check_count(response::claims(&self.send(request).await?.body)?, completions.len())
         })
     }
 

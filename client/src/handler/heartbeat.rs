@@ -20,7 +20,11 @@ impl WorkTask {
     /// Aborts it, and waits until it has ended.
     async fn cancel(mut self) {
         self.0.abort();
-        let _ = (&mut self.0).await;
+        if let Err(error) = (&mut self.0).await
+            && !error.is_cancelled()
+        {
+            tracing::debug!(%error, "the cancelled work panicked");
+        }
     }
 }
 

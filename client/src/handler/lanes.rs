@@ -153,6 +153,7 @@ impl LaneQueue {
         let key = self.ready.pop_front()?;
         let lane = self.lanes.get_mut(&key)?;
         let waiting = lane.queue.pop_front()?;
+        debug_assert_eq!(lane.standing, LaneState::Ready, "at most one event of a lane is in flight");
         lane.standing = LaneState::Working;
         self.texts -= usize::from(waiting.event.is_some());
         Some((key, waiting))
@@ -174,6 +175,7 @@ impl LaneQueue {
     /// dropped and read again later.
     pub(super) fn put_back(&mut self, key: &LaneKey, waiting: WaitingEvent, is_long: bool) {
         let Some(lane) = self.lanes.get_mut(key) else { return };
+        debug_assert_eq!(lane.standing, LaneState::Working, "only an event in flight is put back");
         self.texts += usize::from(waiting.event.is_some());
         let at = lane.queue.partition_point(|other| other.sequence < waiting.sequence);
         lane.queue.insert(at, waiting);
@@ -183,7 +185,7 @@ impl LaneQueue {
         lane.standing = if is_long { LaneState::Asleep } else { LaneState::Waiting };
     }
 
-    /// Wakes a sleeping lane.
+    /// Wakes a lane that waits or sleeps.
     pub(super) fn wake(&mut self, key: &LaneKey) {
         if let Some(lane) = self.lanes.get_mut(key)
             && matches!(lane.standing, LaneState::Waiting | LaneState::Asleep)

@@ -27,6 +27,10 @@ impl OffsetProgress {
         }
         self.open.extend(events);
         self.read = self.read.max(next);
+        debug_assert!(
+            self.open.last().is_none_or(|last| Offset::from(*last) <= self.read),
+            "an unsettled event is at or below the read offset"
+        );
     }
 
     /// Whether an event is at or below the offset that was read.
@@ -50,6 +54,7 @@ impl OffsetProgress {
 
     fn uncommitted_offset(&self, first_open: Option<&Sequence>) -> Option<Offset> {
         let offset = first_open.map_or(self.read, |first| Offset(first.get().saturating_sub(1)));
+        debug_assert!(offset <= self.read, "no offset beyond the read one is committed");
         (self.is_ours && offset > self.committed).then_some(offset)
     }
 

@@ -5,6 +5,7 @@ use crate::stage::{Deadline, Stage, bank};
 use contract::api::*;
 use contract::{Claim, NewConsumer, Offset, Sequence, StoredEvent};
 use event_broker_client::handler::{HandlerOptions, HandlerRunner, StartPosition};
+use std::time::Duration;
 
 /// A runner of handler `h` that does every event at once.
 fn start(stage: &Stage, start: StartPosition) -> (Running, Notes) {
@@ -15,15 +16,6 @@ fn start(stage: &Stage, start: StartPosition) -> (Running, Notes) {
     };
     let options = HandlerOptions { start, ..options() };
     (Running::start(HandlerRunner::new(stage.client(), "h", bank(), options, effect)), notes)
-}
-
-/// Waits until the group of handler `h` exists without members of its own making.
-async fn group_exists(stage: &Stage) {
-    let deadline = Deadline::begin();
-    while stage.broker.consumer_group("h").await.is_err() {
-        deadline.check("the group");
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -53,10 +45,18 @@ async fn a_handler_that_started_at_the_tail_of_an_empty_topic_resumes_at_its_fir
                 stage.broker.commit_offset(member.id, Offset::ZERO).await.unwrap();
             }
             false => {
-                let (running, _) = start(&stage, StartPosition::Latest);
-                group_exists(&stage).await;
-                tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-                running.stop().await;
+                let deadline = Deadline::begin();
+                // Without members the group exists only if the runner has committed before it stopped.
+                while stage.broker.consumer_group("h").await.is_err() {
+                    deadline.check("the commit of the start");
+                    let (running, _) = start(&stage, StartPosition::Latest);
+                    let mut beat = tokio::time::interval(Duration::from_millis(10));
+                    while stage.broker.consumer_group("h").await.is_err() {
+                        deadline.check("the group");
+                        beat.tick().await;
+                    }
+                    running.stop().await;
+                }
             }
         }
         publish(&stage, &["a"]).await;

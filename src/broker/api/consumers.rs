@@ -103,8 +103,10 @@ impl ConsumerApi for Broker {
 
     fn consumer_group<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ConsumerGroup>> {
         Box::pin(async move {
-            // Others may have moved it a moment ago. Where that cannot be told, what is known here is shown.
-            let _ = self.logs.default_ledger().refresh().await;
+            // Another broker may have moved its offset. If the log cannot be read at the moment, the known state is returned.
+            if let Err(error) = self.logs.default_ledger().refresh().await {
+                tracing::debug!(%error, group = name, "the group is shown without the newest records");
+            }
             self.consumers().group(name).await
         })
     }

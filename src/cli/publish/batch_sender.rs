@@ -78,7 +78,7 @@ impl InputReader {
         Self { events, is_live: paced }
     }
 
-    /// The next event; `NotYet` only where that is of use.
+    /// The next event; `NotYet` only if the caller can use the time.
     async fn next(&mut self, may_send: bool) -> NextInput {
         let next = match self.is_live && may_send {
             false => self.events.recv().await,
@@ -140,7 +140,7 @@ impl BatchSender {
                     continue;
                 }
                 NextInput::End => return self.send(batch, &mut report).await,
-                // What came before it was good, and goes first; of all or nothing, nothing goes.
+                // The valid events before it are sent first; with `--atomic all` nothing is sent.
                 NextInput::Failed(failure) => {
                     batch.retain(|_| !self.atomic);
                     self.send(batch, &mut report).await?;
