@@ -1,17 +1,16 @@
 //! Time as a value: the machine's clocks behind a [`Clock`], and the time of one log on top of them.
 //!
-//! - The wall clock may step in either direction. The monotonic clock never steps, but means nothing by itself.
-//! - The log's time ([`LogClock`]) is the wall clock's, and at least the last record's time plus the monotonic time since
-//!   that record was applied here. So it never falls and always moves, whatever the wall clock does: a lease of two seconds
-//!   ends after two seconds, also when the record that granted it carries a time of next year.
-//! - Whatever is compared with a time that is stored in a log is compared with that log's time, never with the wall clock.
-//! - A step of the wall clock ahead, beyond a bound, is not believed at once ([`BelievedClock`]): it must last as long as the
-//!   bound says. One that passes is never written. A machine that was suspended, or whose clock was set right, is behind for
-//!   that long.
-//!
-//! - A process that starts believes its clock, and stores its time. What would end by a start far behind the last record is held
-//!   until the clock has lasted ([`ClockHold`]), unless the engine's server has a clock and confirms it. Where that server
-//!   contradicts, its time counts.
+//! - The wall clock may step in either direction. The monotonic clock never steps, but has no absolute meaning.
+//! - The log's time ([`LogClock`]) is the wall clock's, and at least the last record's time plus the monotonic time
+//!   since that record was applied here. So it never falls and always advances, whatever the wall clock does: a lease
+//!   of two seconds ends after two seconds, also if the record that granted it carries a time of next year.
+//! - A time that is stored in a log is compared only with that log's time, never with the wall clock.
+//! - A forward step of the wall clock beyond a bound is not trusted at once ([`TrustedClock`]): it must last as long as
+//!   the bound. A step that is reverted before that is never written. After a suspension, or after its clock was
+//!   corrected, a machine is behind for that long.
+//! - A process that starts trusts its clock, and stores its time. Whatever would expire because the clock is far ahead
+//!   of the last record is held until the clock has lasted ([`ClockHold`]), unless the engine's server has a clock and
+//!   confirms it. If that server contradicts, its time counts.
 //!
 //! Nothing here waits. Why it is so: `docs/decisions/0020-the-time-of-a-log.md` and `0033-a-clock-at-the-start.md`.
 
@@ -24,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// What the clocks say at one moment.
+/// The times of both clocks at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockReading {
     /// The wall clock: milliseconds since 1970 began.
@@ -38,7 +37,7 @@ pub trait Clock: Send + Sync {
     /// Both clocks, now.
     fn read(&self) -> ClockReading;
 
-    /// The wall clock alone, for what is told to the world outside. Stored times are compared with [`LogClock::now`].
+    /// The wall clock alone, for values that leave the program. Stored times are compared with [`LogClock::now`].
     fn now(&self) -> i64 {
         self.read().wall
     }
@@ -55,7 +54,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// Clocks that stand still until somebody moves them.
+/// Clocks that change only when they are moved.
 #[derive(Debug)]
 pub struct ManualClock {
     wall: AtomicI64,
@@ -71,7 +70,7 @@ impl ManualClock {
         Self { wall: AtomicI64::new(millis), origin: Instant::now(), monotonic: AtomicI64::new(0) }
     }
 
-    /// Lets time pass, on both clocks.
+    /// Advances both clocks.
     ///
     /// # Panics
     /// If `millis` is negative: time does not pass backwards. [`Self::step`] moves the wall clock alone.
@@ -81,7 +80,7 @@ impl ManualClock {
         self.monotonic.fetch_add(millis, Ordering::Relaxed);
     }
 
-    /// Sets the wall clock ahead, or back, while no time passes.
+    /// Steps the wall clock forward or back while no time passes.
     pub fn step(&self, millis: i64) {
         self.wall.fetch_add(millis, Ordering::Relaxed);
     }
@@ -94,38 +93,38 @@ impl Clock for ManualClock {
     }
 }
 
-/// The wall clock as far as it is believed. All logs of a broker share one, and so do the brokers that a process opens one
-/// after the other: a jump that is in doubt stays so whatever is opened meanwhile.
+/// The wall clock as far as it is trusted. All logs of a broker share one, and so do the brokers that a process opens
+/// one after the other: a jump that is in doubt stays in doubt, whatever is opened meanwhile.
 pub struct TrustedClock {
     clock: Arc<dyn Clock>,
     /// Monotonic time is counted from here.
     origin: Instant,
-    /// The wall clock's time less the monotonic time, as far as it was believed; only rises, so that a clock that was set back
-    /// may come again to where it was.
+    /// The wall clock's time minus the monotonic time, as far as it is trusted. It only rises, so that a clock that was
+    /// set back may return to where it was.
     wall_ahead: AtomicI64,
-    /// How far the wall clock may step ahead and be believed at once.
+    /// How far the wall clock may step forward and be trusted at once.
     jump_max: i64,
-    /// The time of the engine's server less the monotonic time, when it was last asked; [`NO_SERVER`] where there is none.
+    /// The time of the engine's server minus the monotonic time, when it was last read; [`NO_SERVER`] if there is none.
     server_ahead: AtomicI64,
-    /// Whether `doubt` holds one, so that nobody takes the lock while there is none.
+    /// Whether `doubt` holds a value, so that the lock is not taken while it does not.
     is_in_doubt: AtomicBool,
     doubt: Mutex<Option<ClockDoubt>>,
 }
 
-/// No server has told its time.
+/// The time of a server was never read.
 const NO_SERVER: i64 = i64::MIN;
 
-/// A step of the wall clock that is not believed yet.
+/// A step of the wall clock that is not trusted yet.
 #[derive(Debug, Clone, Copy)]
 struct ClockDoubt {
     /// Monotonic time when it was first seen.
     since: i64,
-    /// The wall clock's time less the monotonic time, then.
+    /// The wall clock's time minus the monotonic time at that moment.
     wall_ahead: i64,
 }
 
 impl TrustedClock {
-    /// Believes what the clock says now: nothing may have been written for months.
+    /// Trusts the clock as it is now: the broker may have been stopped for months.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, jump_max: Duration) -> Self {
         let ClockReading { wall, monotonic } = clock.read();
@@ -140,14 +139,14 @@ impl TrustedClock {
         }
     }
 
-    /// The clock of the engine's server shows this time now. Where it denies what this machine's clock said at the start, the
-    /// log's time goes on from the server's.
+    /// The clock of the engine's server shows this time now. If it contradicts this machine's clock at the start, the
+    /// log's time continues from the server's.
     pub fn note_server_time(&self, time: i64) {
         let (wall, passed) = self.read_clock();
         let (server_ahead, wall_ahead) = (time.saturating_sub(passed), wall.saturating_sub(passed));
         self.server_ahead.store(server_ahead, Ordering::Relaxed);
-        let believed = self.wall_ahead.load(Ordering::Relaxed);
-        if self.is_denied(wall_ahead) && self.is_denied(believed) {
+        let trusted = self.wall_ahead.load(Ordering::Relaxed);
+        if self.is_denied(wall_ahead) && self.is_denied(trusted) {
             tracing::warn!(
                 wall_millis = wall,
                 server_millis = time,
@@ -157,13 +156,13 @@ impl TrustedClock {
         }
     }
 
-    /// Whether the server's clock says that a wall clock so far ahead is wrong.
+    /// Whether the server's clock contradicts a wall clock that is so far ahead.
     fn is_denied(&self, wall_ahead: i64) -> bool {
         let server_ahead = self.server_ahead.load(Ordering::Relaxed);
         server_ahead != NO_SERVER && wall_ahead.saturating_sub(server_ahead) > self.jump_max
     }
 
-    /// Whether the server's clock says that the wall clock is right.
+    /// Whether the server's clock confirms the wall clock.
     fn is_confirmed(&self) -> bool {
         let (wall, passed) = self.read_clock();
         let server_ahead = self.server_ahead.load(Ordering::Relaxed);
@@ -171,18 +170,18 @@ impl TrustedClock {
         server_ahead != NO_SERVER && apart.unsigned_abs() <= self.jump_max.unsigned_abs()
     }
 
-    /// The clock itself, believed or not: for what is told to the world outside.
+    /// The clock itself, trusted or not: for values that leave the program.
     #[must_use]
     pub fn unfiltered(&self) -> &Arc<dyn Clock> {
         &self.clock
     }
 
-    /// The time as far as it is believed, and how much monotonic time has passed.
+    /// The time as far as it is trusted, and how much monotonic time has passed.
     fn read(&self) -> (i64, i64) {
         let (wall, passed) = self.read_clock();
         let wall_ahead = wall.saturating_sub(passed);
         let known = self.wall_ahead.load(Ordering::Relaxed);
-        if wall_ahead.saturating_sub(known) > self.jump_max && !self.believes(wall_ahead, passed, known) {
+        if wall_ahead.saturating_sub(known) > self.jump_max && !self.trusts(wall_ahead, passed, known) {
             return (passed.saturating_add(known), passed);
         }
         if self.is_in_doubt.load(Ordering::Relaxed) {
@@ -192,32 +191,32 @@ impl TrustedClock {
         (wall, passed)
     }
 
-    /// How far the wall clock is ahead, in milliseconds, while it is not believed.
+    /// How far the wall clock is ahead, in milliseconds, while it is not trusted.
     fn doubted_jump(&self) -> Option<i64> {
-        // A doubt begins and ends when the clocks are read.
+        // Reading the clocks begins and ends a doubt.
         let _ = self.read();
         let doubt = (*self.doubt.lock().unwrap_or_else(PoisonError::into_inner))?;
         Some(doubt.wall_ahead.saturating_sub(self.wall_ahead.load(Ordering::Relaxed)))
     }
 
     /// Whether a step beyond the bound has lasted long enough.
-    fn believes(&self, wall_ahead: i64, passed: i64, known: i64) -> bool {
+    fn trusts(&self, wall_ahead: i64, passed: i64, known: i64) -> bool {
         let mut doubt = self.doubt.lock().unwrap_or_else(PoisonError::into_inner);
         let seconds = wall_ahead.saturating_sub(known) / 1000;
         match *doubt {
             Some(known) if known.wall_ahead.abs_diff(wall_ahead) <= self.jump_max.unsigned_abs() => {
                 let has_lasted = passed.saturating_sub(known.since) >= self.jump_max;
-                let believes = self.is_confirmed() || (has_lasted && !self.is_denied(wall_ahead));
-                if believes {
-                    tracing::warn!(seconds, "the wall clock stays ahead and is believed now: the log's time jumps");
+                let is_trusted = self.is_confirmed() || (has_lasted && !self.is_denied(wall_ahead));
+                if is_trusted {
+                    tracing::warn!(seconds, "the wall clock has stayed ahead and is trusted now: the log's time jumps");
                 }
-                believes
+                is_trusted
             }
             _ => {
                 tracing::warn!(
                     seconds,
-                    believed_after_seconds = self.jump_max / 1000,
-                    "the wall clock has jumped ahead: the log's time goes on by the monotonic clock unless this lasts"
+                    trusted_after_seconds = self.jump_max / 1000,
+                    "the wall clock has jumped ahead: the log's time follows the monotonic clock unless the jump lasts"
                 );
                 *doubt = Some(ClockDoubt { since: passed, wall_ahead });
                 self.is_in_doubt.store(true, Ordering::Relaxed);
@@ -231,7 +230,7 @@ impl TrustedClock {
         self.is_in_doubt.store(false, Ordering::Relaxed);
     }
 
-    /// The wall clock, believed or not, and how much monotonic time has passed.
+    /// The wall clock, trusted or not, and how much monotonic time has passed.
     fn read_clock(&self) -> (i64, i64) {
         let ClockReading { wall, monotonic } = self.clock.read();
         (wall, millis(monotonic.saturating_duration_since(self.origin)))
@@ -241,9 +240,9 @@ impl TrustedClock {
 /// The time of one log, in milliseconds since 1970 began.
 pub struct LogClock {
     clock: Arc<TrustedClock>,
-    /// The log's time less the monotonic time; only rises.
+    /// The log's time minus the monotonic time. It only rises.
     ahead: AtomicI64,
-    /// What is held since the start, while the clock is in doubt.
+    /// What is held back since the start, while the clock is in doubt.
     start: StartDoubt,
 }
 
@@ -255,7 +254,7 @@ impl LogClock {
         Self { clock, ahead: AtomicI64::new(wall.saturating_sub(passed)), start: StartDoubt::default() }
     }
 
-    /// The log's time now. Never before a record that was observed, nor before an earlier answer.
+    /// The log's time now. Never before a record that was observed, nor before an earlier result.
     #[must_use]
     pub fn now(&self) -> i64 {
         let (wall, passed) = self.clock.read();
@@ -263,13 +262,13 @@ impl LogClock {
         wall.max(passed.saturating_add(before))
     }
 
-    /// The wall clock's time, believed or not.
+    /// The wall clock's time, trusted or not.
     #[must_use]
     pub fn wall(&self) -> i64 {
         self.clock.unfiltered().now()
     }
 
-    /// A record of this time was applied just now, whoever wrote it.
+    /// A record of this time was applied just now, whichever process wrote it.
     pub fn observe(&self, time: i64) {
         let (wall, passed) = self.clock.read_clock();
         let before = self.ahead.fetch_max(time.saturating_sub(passed), Ordering::Relaxed);
@@ -277,26 +276,26 @@ impl LogClock {
         if beyond > self.clock.jump_max {
             tracing::warn!(
                 seconds = beyond / 1000,
-                "the log holds a record from the future of this machine's clock: the log's time goes on from that record, \
-                 and what is stored now carries such a time too. Compare this machine's clock with that of whoever wrote it"
+                "the log holds a record from the future of this machine's clock: the log's time continues from that \
+                 record, and new records carry such a time, too. Compare this machine's clock with that of the writer"
             );
         }
     }
 
-    /// How far the wall clock is ahead of what is believed, in milliseconds, while it is not.
+    /// How far the wall clock is ahead of the trusted time, in milliseconds, while it is in doubt.
     #[must_use]
     pub fn doubted_jump(&self) -> Option<i64> {
         self.clock.doubted_jump()
     }
 
-    /// The log is opened, and its last record carries this time: a wall clock far ahead of it is not relied on yet for what
-    /// ends by time. Returns what is held.
+    /// The log is opened, and its last record carries this time: a wall clock far ahead of it does not yet decide what
+    /// expires. Returns what is held back.
     pub fn start_after(&self, last: i64) -> ClockHold {
         let now = self.now();
         self.start.begin(&self.clock, last, now)
     }
 
-    /// What is held because the clock is in doubt since the start.
+    /// What is held back because the clock is in doubt since the start.
     #[must_use]
     pub fn hold(&self) -> ClockHold {
         self.start.hold(&self.clock, || self.now())

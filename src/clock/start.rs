@@ -1,17 +1,18 @@
-//! A start far behind the last record: either nothing was stored for long, or the clock is ahead.
+//! A start long after the last record: either nothing was stored for a long time, or the clock is ahead.
 //!
-//! - The process cannot tell which. It stores what comes with the wall clock's time; waiting would date it wrongly whenever the
-//!   broker was only off.
-//! - What was stored before the start ends by the time that had passed then, until the clock has lasted for as long as a jump of
-//!   a running broker must. So a clock that is set right within that time has deleted nothing.
-//! - A clock that is set back proves that it was wrong, and is right now: then what was stored before ends by it, until the broker
-//!   starts again.
+//! - The process cannot tell which. New records carry the wall clock's time; another time would be wrong whenever the
+//!   broker was only stopped.
+//! - Until the clock has lasted for as long as a jump of a running broker must, what was stored before the start
+//!   expires as if no time had passed since the last record. So a clock that is corrected within that time has deleted
+//!   nothing.
+//! - A clock that is set back was wrong, and is right now: then what was stored before the start expires by the
+//!   corrected clock, until the broker starts again.
 
 use super::TrustedClock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// By how much time is held for what was stored up to a time. The default holds nothing.
+/// How far time is held back for what was stored up to a time. The default holds nothing back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClockHold {
     /// The last record's time at the start.
@@ -21,13 +22,13 @@ pub struct ClockHold {
 }
 
 impl ClockHold {
-    /// The time that decides, at `now`, what has become of something stored at `stored`.
+    /// The time that decides, at `now`, whether something that was stored at `stored` has expired.
     #[must_use]
     pub const fn time_for(self, stored: i64, now: i64) -> i64 {
         if stored <= self.before { now.saturating_sub(self.jump) } else { now }
     }
 
-    /// Whether nothing is held.
+    /// Whether nothing is held back.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.jump == 0
@@ -37,7 +38,7 @@ impl ClockHold {
 /// The doubt of one start.
 #[derive(Debug, Default)]
 pub(super) struct StartDoubt {
-    /// Whether `known` holds one, so that nobody takes the lock while there is none.
+    /// Whether `known` holds a value, so that the lock is not taken while it does not.
     is_open: AtomicBool,
     known: Mutex<Option<OpenDoubt>>,
 }
@@ -45,9 +46,9 @@ pub(super) struct StartDoubt {
 #[derive(Debug, Clone, Copy)]
 struct OpenDoubt {
     hold: ClockHold,
-    /// The wall clock's time less the monotonic time, at the start.
+    /// The wall clock's time minus the monotonic time, at the start.
     wall_ahead: i64,
-    /// The clock was set back since.
+    /// Whether the clock was set back since.
     is_wrong: bool,
 }
 
@@ -65,8 +66,8 @@ impl StartDoubt {
             last_record_millis = last,
             seconds = jump / 1000,
             held_seconds = clock.jump_max / 1000,
-            "the clock is far ahead of the log's last record: nothing that was stored before is removed for its age, forgotten or \
-             let expire until the clock has lasted. If the broker was not off for so long, set the clock right now"
+            "the clock is far ahead of the log's last record: until the clock has lasted, nothing that was stored before \
+             expires or is removed for its age. If the broker was not stopped for so long, correct the clock now"
         );
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) =
             Some(OpenDoubt { hold, wall_ahead: wall.saturating_sub(passed), is_wrong: false });
@@ -84,12 +85,12 @@ impl StartDoubt {
         let back = doubt.wall_ahead.saturating_sub(wall.saturating_sub(passed));
         if back > clock.jump_max && !doubt.is_wrong {
             doubt.is_wrong = true;
-            // The log's time and the clock advance alike from here on.
+            // From here on the log's time and the clock advance at the same rate.
             doubt.hold.jump = now().saturating_sub(wall.max(doubt.hold.before)).min(doubt.hold.jump);
             tracing::warn!(
                 seconds = back / 1000,
-                "the clock was set back after the start: it was ahead. What was stored before the start ends by the clock as it is \
-                 now; what was stored since then carries the wrong time"
+                "the clock was set back after the start: it was ahead. What was stored before the start expires by the \
+                 corrected clock; what was stored since then carries the wrong time"
             );
         }
         let is_over = !doubt.is_wrong && (passed >= clock.jump_max || clock.is_confirmed());
@@ -99,7 +100,7 @@ impl StartDoubt {
         }
         *known = None;
         self.is_open.store(false, Ordering::Relaxed);
-        tracing::info!("the clock has lasted since the start and is relied on: what was held ends by it");
+        tracing::info!("the clock has lasted since the start and is trusted: what was held back expires by it");
         ClockHold::default()
     }
 }

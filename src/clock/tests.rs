@@ -10,8 +10,8 @@ const DAY: i64 = 24 * 60 * MINUTE;
 fn check(lines: &str) {
     let clock = Arc::new(ManualClock::at(0));
     let start = || Arc::new(TrustedClock::new(Arc::clone(&clock) as Arc<dyn Clock>, Duration::from_secs(300)));
-    let mut believed = start();
-    let (mut log, mut last) = (LogClock::new(Arc::clone(&believed)), 0);
+    let mut trusted = start();
+    let (mut log, mut last) = (LogClock::new(Arc::clone(&trusted)), 0);
     for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (command, expected) = line.split_once("->").unwrap_or((line, ""));
         let words: Vec<_> = command.split_whitespace().collect();
@@ -19,7 +19,7 @@ fn check(lines: &str) {
         match words[0] {
             "step" => clock.step(seconds()),
             "advance" => clock.advance(seconds()),
-            // Somebody else's record.
+            // A record of another process.
             "record" => {
                 last = seconds();
                 log.observe(last);
@@ -28,32 +28,32 @@ fn check(lines: &str) {
                 last = log.now();
                 log.observe(last);
             }
-            // In the same process, or in another one.
+            // The log is opened again, in the same process or in a new one.
             "reopen" | "restart" => {
                 if words[0] == "restart" {
-                    believed = start();
+                    trusted = start();
                 }
-                log = LogClock::new(Arc::clone(&believed));
+                log = LogClock::new(Arc::clone(&trusted));
                 log.start_after(last);
                 log.observe(last);
             }
-            // What a broker finds that starts on a database whose server shows this time.
+            // A broker starts on a database whose server shows this time.
             "restart-on-server" => {
-                believed = start();
-                believed.note_server_time(seconds());
-                log = LogClock::new(Arc::clone(&believed));
+                trusted = start();
+                trusted.note_server_time(seconds());
+                log = LogClock::new(Arc::clone(&trusted));
                 log.start_after(last);
                 log.observe(last);
             }
-            "server" => believed.note_server_time(seconds()),
-            // The time that ends what was stored then.
+            "server" => trusted.note_server_time(seconds()),
+            // The time that decides whether something that was stored then has expired.
             "ends" => {
                 let ends = log.hold().time_for(seconds(), log.now()) / SECOND;
                 assert_eq!(ends, expected.trim().parse::<i64>().unwrap(), "{line} in {lines}");
             }
             // Another log of the same broker.
             "other" => {
-                let other = LogClock::new(Arc::clone(&believed)).now();
+                let other = LogClock::new(Arc::clone(&trusted)).now();
                 assert_eq!(other / SECOND, expected.trim().parse::<i64>().unwrap(), "{line} in {lines}");
             }
             "now" => assert_eq!(log.now() / SECOND, expected.trim().parse::<i64>().unwrap(), "{line} in {lines}"),
@@ -103,7 +103,7 @@ fn a_record_of_a_broker_whose_clock_is_ahead_is_where_time_goes_on_from() {
 }
 
 #[test]
-fn a_jump_that_passes_is_never_believed() {
+fn a_jump_that_passes_is_never_trusted() {
     check(
         "
         write
@@ -125,7 +125,7 @@ fn a_jump_that_passes_is_never_believed() {
 }
 
 #[test]
-fn a_jump_that_lasts_is_believed_as_after_a_suspension() {
+fn a_jump_that_lasts_is_trusted_as_after_a_suspension() {
     check(
         "
         write
@@ -156,7 +156,7 @@ fn each_jump_has_its_own_time_to_last() {
 }
 
 #[test]
-fn a_broker_that_starts_believes_its_clock_however_long_nothing_was_written() {
+fn a_broker_that_starts_trusts_its_clock_however_long_nothing_was_written() {
     check(
         "
         write
@@ -220,8 +220,8 @@ fn small_steps_are_followed_ahead_and_not_back() {
 #[test]
 fn a_clock_that_said_2099_once_moves_on_from_there() {
     let clock = Arc::new(ManualClock::at(0));
-    let believed = TrustedClock::new(Arc::clone(&clock) as Arc<dyn Clock>, Duration::from_secs(300));
-    let log = LogClock::new(Arc::new(believed));
+    let trusted = TrustedClock::new(Arc::clone(&clock) as Arc<dyn Clock>, Duration::from_secs(300));
+    let log = LogClock::new(Arc::new(trusted));
     log.observe(47_000 * DAY);
     assert_eq!(log.now(), 47_000 * DAY);
     clock.advance(2 * MINUTE);

@@ -1,7 +1,7 @@
-//! Chores: what is done in every log now and then, for as long as the broker is open.
+//! Background tasks that run periodically in every log, for as long as the broker is open.
 //!
-//! - A tick is idempotent. One that fails or is cut short is simply done again by the next.
-//! - A chore keeps nothing open: it ends when the logs close or are let go.
+//! - A tick is idempotent. One that fails or is interrupted is repeated by the next.
+//! - A background task keeps no log open: it ends when the logs close or are released.
 
 use super::Logs;
 use crate::ledger::{Ledger, ReclaimPolicy, reclaim_if_due};
@@ -11,10 +11,10 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// At least this much time lies between two ticks.
+/// The least time between two ticks.
 const EVERY_MIN: Duration = Duration::from_millis(10);
 
-/// Does `tick` on all ledgers about so often until they are gone or close.
+/// Runs `tick` on all ledgers at about this interval, until they are released or closed.
 pub(crate) async fn run_periodically<F: Future<Output = ()>>(
     logs: Weak<Logs>,
     every: Duration,
@@ -28,14 +28,14 @@ pub(crate) async fn run_periodically<F: Future<Output = ()>>(
             _ = closing.wait_for(|closing| *closing) => return,
         }
         let Some(ledgers) = logs.upgrade().map(|logs| logs.ledgers()) else { return };
-        // A tick that panics is no reason to end what everybody else is doing: the next one begins from what is there.
+        // A tick that panics is no reason to end the broker: the next one begins from the durable state.
         if AssertUnwindSafe(tick(ledgers)).catch_unwind().await.is_err() {
-            tracing::error!("a chore panicked; it is tried again at its next tick");
+            tracing::error!("a background task panicked; it is retried at its next tick");
         }
     }
 }
 
-/// The chore that reclaims the broker's own entries in every log, until the logs are gone or close.
+/// Reclaims the broker's own entries in every log periodically, until the logs are released or closed.
 pub(crate) async fn run_reclaiming(logs: Weak<Logs>, every: Duration, policy: ReclaimPolicy) {
     run_periodically(logs, every, |ledgers| async move {
         for ledger in ledgers {
@@ -45,7 +45,7 @@ pub(crate) async fn run_reclaiming(logs: Weak<Logs>, every: Duration, policy: Re
     .await;
 }
 
-/// Up to a tenth more, so that brokers started together do not tick together.
+/// Adds up to a tenth, so that brokers that were started together do not tick together.
 fn jittered(every: Duration) -> Duration {
     let share = u32::from(Uuid::new_v4().as_bytes().first().copied().unwrap_or(0));
     every + every * share / 2560

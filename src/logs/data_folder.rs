@@ -1,4 +1,4 @@
-//! A log in a data folder: opened with what its checkpoint knows of it.
+//! A log in a data folder, opened with what its checkpoint shows to be acknowledged.
 
 use crate::clock::{Clock, SystemClock};
 use crate::ledger::{LastCheckpoint, last_checkpoint};
@@ -16,14 +16,14 @@ use std::time::Duration;
 /// The folder inside a data folder that holds the tables and checkpoints of its log.
 pub const STATE_FOLDER: &str = "state";
 
-/// Where the tables of a data folder's log are.
+/// The folder with the tables of a data folder's log.
 pub(crate) fn state_of(folder: &Path) -> PathBuf {
     folder.join(STATE_FOLDER)
 }
 
-/// What is known of the log of a data folder from its checkpoint. One that is damaged, or of another version, knows nothing,
-/// and is not believed when the log is opened either. An error where nobody can tell, because the system refuses to read it:
-/// what it knows must not be taken for nothing.
+/// What the checkpoint of a data folder shows to be acknowledged in its log. A damaged checkpoint, or one of another
+/// version, shows nothing, and is not used when the log is opened, either. An error if the system refuses to read it:
+/// then its content is unknown, not empty.
 pub fn acknowledged_state(folder: &Path) -> io::Result<AcknowledgedState> {
     let LastCheckpoint { position, tails, .. } = match last_checkpoint(&state_of(folder)) {
         Err(error) if is_unreadable(&error) => LastCheckpoint::default(),
@@ -32,24 +32,24 @@ pub fn acknowledged_state(folder: &Path) -> io::Result<AcknowledgedState> {
     Ok(AcknowledgedState { acknowledged: position, tails })
 }
 
-/// Whether a checkpoint is there that says nothing, or something that is no checkpoint.
+/// Whether the error means that the checkpoint is damaged, or that the file is not a checkpoint.
 fn is_unreadable(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, IsADirectory, NotADirectory, UnexpectedEof};
     matches!(error.kind(), InvalidData | UnexpectedEof | NotADirectory | IsADirectory)
 }
 
-/// Where a repair of a data folder's log notes what it lost, until the log says so itself.
+/// The file in which a repair of a data folder's log notes what was lost, until that is recorded in the log itself.
 #[must_use]
 pub fn pending_repair(folder: &Path) -> PathBuf {
     folder.join(CUT_FOLDER).join("repair.json")
 }
 
-/// How the log of a data folder is kept.
+/// The settings of the log in a data folder.
 #[derive(Debug, Clone)]
 pub(crate) struct FolderSettings {
-    /// Segments are sealed at this size.
+    /// The size at which segments are sealed.
     pub(crate) segment_bytes: u64,
-    /// The open files of all logs together.
+    /// The limit of open files, shared by all logs.
     pub(crate) open_files: Arc<OpenFiles>,
     /// How much space must be free on its volumes.
     pub(crate) space_limits: SpaceLimits,
@@ -58,37 +58,37 @@ pub(crate) struct FolderSettings {
 }
 
 impl FolderSettings {
-    /// For a tool that opens a log once, and for no longer than it needs.
+    /// The settings for a tool that opens a log once.
     fn once(segment_bytes: u64) -> Self {
         let (open_files, space_limits) = (OpenFiles::new(OPEN_FILES_DEFAULT), SpaceLimits::default());
         Self { segment_bytes, open_files, space_limits, erase_within: None }
     }
 }
 
-/// Opens the log of a data folder. What its checkpoint knows to be acknowledged is not taken for a torn append. Refuses one
-/// whose repair was cut short: numbers of lost events would be given again.
+/// Opens the log of a data folder. What its checkpoint shows to be acknowledged is not mistaken for a torn append.
+/// Refuses a log whose repair was interrupted: numbers of lost events would be assigned again.
 pub fn open_folder(folder: &Path, segment_bytes: u64) -> Result<FileLog, LogError> {
     open_folder_with(folder, FolderSettings::once(segment_bytes))
 }
 
-/// The same, kept as a broker keeps it.
+/// Opens the log of a data folder with the settings of a broker.
 fn open_folder_with(folder: &Path, settings: FolderSettings) -> Result<FileLog, LogError> {
     let pending = pending_repair(folder);
     if pending.try_exists()? {
-        let reason = "a repair was cut short; run it again, it goes on where it was".to_owned();
+        let reason = "a repair was interrupted; run it again, it continues where it stopped".to_owned();
         return Err(LogError::Damaged(FileDamage { file: pending, offset: 0, reason }));
     }
     open_checked(folder, settings)
 }
 
-/// The same on a thread of its own: recovery reads the disk, and others may wait for this one. A broker that is opened again
-/// has a server beside it that answers meanwhile.
+/// Opens the log of a data folder on a thread of its own, because recovery reads the disk: while a broker is opened
+/// again, its server must answer requests.
 pub(crate) async fn open_folder_apart(folder: PathBuf, settings: FolderSettings) -> Result<FileLog, LogError> {
     let opened = tokio::task::spawn_blocking(move || open_folder_with(&folder, settings)).await;
     opened.unwrap_or_else(|failed| Err(io::Error::other(failed).into()))
 }
 
-/// The same for whoever says what a repair lost.
+/// Opens the log of a data folder for the repair that records in it what was lost.
 pub(super) fn open_repaired(folder: &Path, segment_bytes: u64) -> Result<FileLog, LogError> {
     open_checked(folder, FolderSettings::once(segment_bytes))
 }
@@ -113,8 +113,8 @@ fn open_checked(folder: &Path, settings: FolderSettings) -> Result<FileLog, LogE
     FileLog::open_folder(folder, options)
 }
 
-/// Tells of a data folder that others than its owner can look into: what the broker creates in it is for the owner alone, but
-/// an older version, or somebody else, may have put files there that are not.
+/// Warns of a data folder that other users than its owner can read: the broker creates files for the owner alone, but
+/// an older version, or another program, may have created files that are not.
 pub(crate) fn warn_of_readers(folder: &Path) {
     let Ok(found) = std::fs::metadata(folder) else { return };
     let mode = found.permissions().mode() & 0o777;
@@ -122,12 +122,12 @@ pub(crate) fn warn_of_readers(folder: &Path) {
         tracing::warn!(
             folder = %folder.display(),
             mode = format!("{mode:o}"),
-            "the data folder is open to others than its owner; `chmod -R go= FOLDER` keeps events and keys private"
+            "users other than its owner can read the data folder; `chmod -R go= FOLDER` keeps events and keys private"
         );
     }
 }
 
-/// What to do about a damaged log, of which this is a file.
+/// What to do about a damaged log; `file` is one of its files.
 pub(crate) fn repair_advice(file: &Path) -> String {
     let inside = |name: &str| file.ancestors().find(|path| path.file_name().is_some_and(|it| it == name));
     let folder = inside(LOG_FOLDER).or_else(|| inside(STATE_FOLDER)).or_else(|| inside(CUT_FOLDER));

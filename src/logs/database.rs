@@ -1,4 +1,4 @@
-//! Opening a log in a database, and this process's own tables of it.
+//! Opens a log in a database, and this process's own tables of it.
 
 use super::data_folder::warn_of_readers;
 use crate::config::{DatabaseUrl, StorageConfig};
@@ -7,17 +7,17 @@ use log::file::FolderLock;
 use log_postgres::{PostgresLog, PostgresOptions};
 use std::path::{Path, PathBuf};
 
-/// Most processes that keep tables of the same log below the same folder.
+/// The most processes that have tables of the same log below the same folder.
 const TABLES_FOLDERS_MAX: u32 = 64;
 
-/// The folder with this process's tables of a log that other processes have tables of too. Held while it is used.
+/// The folder with this process's tables of a shared log. It is locked while it is used.
 pub(crate) struct TablesFolder {
     path: PathBuf,
     _lock: FolderLock,
 }
 
 impl TablesFolder {
-    /// The first one below a folder that nobody holds.
+    /// Locks the first folder that no other process has locked.
     fn take(below: &Path, log: &str) -> Result<Self, LogError> {
         for number in 1..=TABLES_FOLDERS_MAX {
             let path = below.join(format!("tables-{log}-{number}"));
@@ -30,13 +30,13 @@ impl TablesFolder {
         Err(LogError::Locked(below.to_owned()))
     }
 
-    /// Where the tables lie.
+    /// The path of the tables.
     pub(crate) fn state(&self) -> PathBuf {
         self.path.join("state")
     }
 }
 
-/// Opens the database that `storage` names, and takes a folder for the tables below `storage.path`; where that is empty
+/// Opens the database that `storage` names, and locks a folder for the tables below `storage.path`; if that is empty,
 /// they stay in memory.
 pub(crate) async fn open_database(storage: &StorageConfig) -> Result<(PostgresLog, Option<TablesFolder>), LogError> {
     let StorageConfig { url, owner_url, maintenance_url, path, require_tls, .. } = storage;

@@ -1,11 +1,11 @@
-//! Locations: from what a topic says about its log to the folder it means.
+//! Locations: which log, and which folder, a topic's `streaming` setting names.
 //!
-//! - Reading a location is pure ([`home_of`]); only [`Roots`] looks at the disk, and never writes to it.
-//! - A location without a leading slash lies inside the data folder, one with it inside a folder the configuration
-//!   lists. Nothing else is reachable: no `..`, no escapes, no link that leads out.
-//! - A location that is not permitted gets one refusal, whether there is something or not: callers learn nothing of the
-//!   machine's files.
-//! - Two logs never lie within each other.
+//! - Parsing a location is pure ([`location_of`]); only [`LogRoots`] reads the disk, and never writes to it.
+//! - A location without a leading slash is inside the data folder, one with it inside a folder that the configuration
+//!   lists. Nothing else can be reached: no `..`, no escapes, no link that leads out.
+//! - A location that is not permitted is refused with one text, whether it exists or not: callers learn nothing about
+//!   the machine's files.
+//! - The folder of a log is never inside the folder of another.
 
 use crate::ledger::LogLocation;
 use contract::{StreamingOptions, StreamingSetting, Violation, limits};
@@ -13,9 +13,9 @@ use log::file::SIDE_LOGS_FOLDER;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What topics share that ask for another type of log and name none.
+/// The log of topics that ask for another type of log and name none.
 const UNNAMED: &str = "default";
-/// Longest name of one folder, in bytes.
+/// The longest name of one folder, in bytes.
 const NAME_BYTES_MAX: usize = 255;
 const DATABASE: &str = "database";
 const AT_LOCATION: &str = "/streaming/location";
@@ -35,24 +35,25 @@ fn location_of_options(options: &StreamingOptions, default_type: &str) -> Result
     let asked = options.streaming_type.as_deref().or(scheme).unwrap_or(default_type);
     match (asked, location) {
         (asked, None) if asked == default_type => Ok(None),
-        // Others may share the log, so a place of this process alone is none: all topics live in the database.
+        // Other processes may share the log, so no topic may be in a log of this process alone: all are in the
+        // database.
         ("memory" | "file", _) if default_type == DATABASE => Ok(None),
         ("memory", None) => Ok(Some(LogLocation::Memory(UNNAMED.to_owned()))),
         ("file", None) => Ok(Some(LogLocation::DataFolder(UNNAMED.to_owned()))),
         ("memory" | "file", Some(location)) => location.into_location(asked).map(Some),
         (DATABASE, _) => {
-            let detail = "a topic lives in a database only where the broker's own log does, and without a `location`";
+            let detail = "a topic is in a database only if the broker's own log is, and without a `location`";
             Err(Violation::new("/streaming/type", detail))
         }
         _ => Err(Violation::new("/streaming/type", "must be `memory`, `file` or `database`")),
     }
 }
 
-/// A location, read.
+/// A parsed location.
 struct ParsedLocation {
     scheme: Option<&'static str>,
     is_absolute: bool,
-    /// The names it goes through, with single slashes between.
+    /// The names of the path, with single slashes between them.
     path: String,
 }
 
@@ -104,19 +105,19 @@ fn check_name(name: &str) -> Result<(), Violation> {
     }
 }
 
-/// Where a log lies.
+/// Where a log is stored.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ResolvedLocation {
-    /// Where the default log does.
+    /// In the default log's own place.
     WithDefault,
     /// In memory.
     InMemory(LogLocation),
-    /// In this folder, whose one name this is.
+    /// In this folder, with its canonical location.
     In(LogLocation, PathBuf),
 }
 
 impl ResolvedLocation {
-    /// What the log is called; `None` for the default one.
+    /// The location of the log; `None` for the default one.
     pub(super) const fn location(&self) -> Option<&LogLocation> {
         match self {
             Self::WithDefault => None,
@@ -125,19 +126,19 @@ impl ResolvedLocation {
     }
 }
 
-/// The folders in which logs may lie.
+/// The folders in which logs may be.
 #[derive(Debug, Default)]
 pub(crate) struct LogRoots {
     /// The default log's own folder, if it has one.
     pub(crate) default_log: Option<PathBuf>,
     /// The data folder, if there is one.
     pub(crate) data: Option<PathBuf>,
-    /// What the configuration lists.
+    /// The folders that the configuration lists.
     pub(crate) locations: Vec<PathBuf>,
 }
 
 impl LogRoots {
-    /// Where this home lies, if it may.
+    /// The place of a location, if it is permitted.
     pub(super) fn resolve(&self, home: &LogLocation) -> Result<ResolvedLocation, Violation> {
         match home {
             LogLocation::Memory(_) => Ok(ResolvedLocation::InMemory(home.clone())),
@@ -156,13 +157,13 @@ impl LogRoots {
         }
     }
 
-    /// Where logs lie that name no folder of their own.
+    /// The folder of logs that name no absolute path.
     fn logs(&self) -> Option<PathBuf> {
         self.data.as_deref().map(|data| data.join(SIDE_LOGS_FOLDER))
     }
 
-    /// The disk is not asked about a path that is not below a permitted folder by its spelling: the answer would tell what
-    /// there is on this machine.
+    /// The disk is not read for a path that is not below a permitted folder by its spelling: the response would reveal
+    /// what exists on this machine.
     fn resolve_absolute(&self, path: &Path) -> Result<ResolvedLocation, Violation> {
         let is_below = |root: &Path| {
             let spellings = [std::path::absolute(root).ok(), real(root).ok()];
@@ -199,7 +200,7 @@ fn is_same(path: &Path, folder: &Path) -> bool {
     spellings.into_iter().flatten().any(|folder| path == folder)
 }
 
-/// What is said of every location that is not permitted, whatever is there.
+/// The refusal of every location that is not permitted, whether it exists or not.
 fn not_listed() -> Violation {
     Violation::new(
         AT_LOCATION,
@@ -208,13 +209,13 @@ fn not_listed() -> Violation {
     )
 }
 
-/// A folder among the data folder's logs, called by the way to it.
+/// A folder below `logs/` of the data folder, named by its relative path.
 fn within(path: &Path, logs: &Path) -> Option<ResolvedLocation> {
     let way = path.strip_prefix(logs).ok()?.to_str().filter(|way| !way.is_empty())?;
     Some(ResolvedLocation::In(LogLocation::DataFolder(way.to_owned()), path.to_owned()))
 }
 
-/// Refuses a folder that lies within another log's, or around it.
+/// Refuses a folder that is inside the folder of another log, or contains it.
 pub(super) fn check_apart<'a>(path: &Path, mut others: impl Iterator<Item = &'a Path>) -> Result<(), Violation> {
     match others.any(|other| overlap(path, other)) {
         true => Err(apart()),
@@ -227,10 +228,10 @@ fn overlap(one: &Path, other: &Path) -> bool {
 }
 
 fn apart() -> Violation {
-    Violation::new(AT_LOCATION, "lies within another log's folder, or around it; choose one that stands apart")
+    Violation::new(AT_LOCATION, "is inside another log's folder, or contains it; choose a separate folder")
 }
 
-/// The path without links, as far as it exists: one folder has one such path, however it was spelt.
+/// The path without links, as far as it exists: a folder has one such path, however it was spelt.
 fn real(path: &Path) -> Result<PathBuf, Violation> {
     let found = || -> io::Result<PathBuf> {
         let path = std::path::absolute(path)?;
@@ -283,7 +284,11 @@ mod tests {
             check(r#"{"location":"memory://a/b"}"#, default_type, r#"Memory("a/b")"#);
             check(r#"{"type":"file","location":"file:///srv/./x//y/"}"#, default_type, r#"Folder("/srv/x/y")"#);
             check(r#"{"type":"file","location":"/srv/x"}"#, default_type, r#"Folder("/srv/x")"#);
-            check(r#"{"type":"database"}"#, default_type, "/streaming/type a topic lives in a database only");
+            check(
+                r#"{"type":"database"}"#,
+                default_type,
+                "/streaming/type a topic is in a database only if the broker's own log is",
+            );
             check(r#"{"type":"tape"}"#, default_type, "/streaming/type must be");
             check(r#"{"type":"file","location":"memory://a"}"#, default_type, "/streaming/location does not fit");
         }
@@ -293,7 +298,11 @@ mod tests {
             check(text, DATABASE, "the default log");
         }
         check(r#"{"location":"../a"}"#, DATABASE, "/streaming/location must not go up");
-        check(r#"{"type":"database","location":"a"}"#, DATABASE, "/streaming/type a topic lives in a database only");
+        check(
+            r#"{"type":"database","location":"a"}"#,
+            DATABASE,
+            "/streaming/type a topic is in a database only if the broker's own log is",
+        );
         check(r#"{"type":"memory"}"#, "file", r#"Memory("default")"#);
         check(r#"{"type":"file"}"#, "memory", r#"DataFolder("default")"#);
         check(r#"{"location":"a"}"#, "memory", r#"Memory("a")"#);
@@ -335,7 +344,7 @@ mod tests {
         assert_eq!(place(inside("data/logs/a/b")), Ok(ResolvedLocation::In(named("a/b"), data.join("logs/a/b"))));
         assert_eq!(place(inside("data")), Ok(ResolvedLocation::WithDefault));
         assert_eq!(place(inside("allowed/x")), Ok(ResolvedLocation::In(inside("allowed/x"), root.join("allowed/x"))));
-        // Nothing is told of what lies there.
+        // The refusal does not reveal what exists there.
         for elsewhere in ["data/log", "data/logs", "", "data/state/x", "elsewhere", "data/none/x", "none"] {
             assert_eq!(place(inside(elsewhere)).unwrap_err(), not_listed().detail, "{elsewhere}");
         }

@@ -1,12 +1,12 @@
-//! The broker's logs: the default one, and side logs that topics have chosen for themselves.
+//! The broker's logs: the default one, and side logs that topics asked for.
 //!
-//! - A topic lives in exactly one log, with everything that belongs to it. Positions are per log.
-//! - The default log says which topics there are, how they are defined and where they live; a side log numbers its own
+//! - A topic is in exactly one log, with everything that belongs to it. Positions are per log.
+//! - The default log holds all topics, their definitions and their logs; a side log numbers its own
 //!   topics and keeps a copy of their definitions for its decisions.
-//! - A topic of the default log is found without a lock or an allocation here.
-//! - A side log that fails takes nothing else with it.
+//! - Finding a topic of the default log needs no lock and no allocation.
+//! - A side log that fails affects only its own topics.
 //!
-//! How a topic comes to live in a side log is `topics`' business.
+//! Placing a topic in a side log is done by `topics`.
 
 mod chore;
 mod data_folder;
@@ -34,7 +34,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::{Mutex, MutexGuard, RwLock as RwNames};
 
-/// What the default log is called where logs are named.
+/// The name of the default log.
 const DEFAULT: &str = "default";
 
 /// All logs of one broker.
@@ -45,25 +45,25 @@ pub(crate) struct Logs {
     sides: RwLock<BTreeMap<LogLocation, Arc<SideLog>>>,
     /// Held while one topic is written to two logs. Rare, and nothing else waits for it.
     placing: Mutex<()>,
-    /// Held while a name is taken or given up that is unique over all logs. See [`Logs::names`].
+    /// Held while a name that is unique over all logs is taken or released. See [`Logs::names`].
     names: RwNames<()>,
 }
 
-/// How logs are kept.
+/// The settings of the logs.
 pub(crate) struct LogSettings {
     /// `memory`, `file`, …
     pub(crate) default_type: &'static str,
     pub(crate) roots: LogRoots,
-    /// How logs in folders are kept.
+    /// The settings of logs in folders.
     pub(crate) folders: FolderSettings,
-    /// Whether a new topic may begin another log anywhere but in a folder that the configuration lists.
+    /// Whether a new topic may begin another log outside of the folders that the configuration lists.
     pub(crate) side_logs: bool,
-    /// So many logs in folders there may be when a new one is begun: what the limit of open files allows.
+    /// How many logs in folders the limit of open files allows when a new one is begun.
     pub(crate) side_folders_max: usize,
     pub(crate) checkpoint_rows: usize,
-    /// How long kept answers are remembered.
+    /// How long stored replies are remembered, in milliseconds.
     pub(crate) answers_millis: i64,
-    /// Where logs report what cannot be cured but by opening them again.
+    /// Receives failures that only reopening can repair.
     pub(crate) incidents: Arc<IncidentReporter>,
 }
 
@@ -81,19 +81,19 @@ pub(crate) enum LogRef {
     Side(Arc<SideLog>),
 }
 
-/// A topic, and the log it lives in.
+/// A topic and its log.
 #[derive(Clone)]
 pub(crate) struct LocatedTopic {
     pub(crate) log: LogRef,
     pub(crate) topic: Arc<RegisteredTopic>,
 }
 
-/// A log that keeps no promises any more, or did not open.
+/// A log that has failed, or did not open.
 #[derive(Debug, Clone)]
 pub struct LogFailure {
-    /// Which one: `default`, or where it lies.
+    /// The log: `default`, or its location.
     pub log: String,
-    /// Why.
+    /// The failure.
     pub error: Error,
 }
 
@@ -137,12 +137,12 @@ impl Logs {
         }
     }
 
-    /// The default log's ledger: which topics there are, and all types.
+    /// The default log's ledger: it holds all topics and all types.
     pub(crate) fn default_ledger(&self) -> &Arc<Ledger> {
         &self.default
     }
 
-    /// The ledger of a place.
+    /// The ledger of a log.
     pub(crate) fn ledger<'a>(&'a self, place: &'a LogRef) -> &'a Arc<Ledger> {
         match place {
             LogRef::Default => &self.default,
@@ -156,7 +156,7 @@ impl Logs {
         [Arc::clone(&self.default)].into_iter().chain(sides).collect()
     }
 
-    /// Every ledger with its home, the default one, which has none, first.
+    /// Every ledger with its location; the default one is first and has none.
     pub(crate) fn housed_ledgers(&self) -> Vec<(Option<LogLocation>, Arc<Ledger>)> {
         let sides = self
             .side_logs()
@@ -170,12 +170,12 @@ impl Logs {
         self.sides.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// The side log of this home.
+    /// The side log at this location.
     pub(crate) fn side_log(&self, location: &LogLocation) -> Result<Arc<SideLog>> {
         self.sides.read().unwrap_or_else(PoisonError::into_inner).get(location).cloned().ok_or_else(not_ready)
     }
 
-    /// Where a topic lives; `registry` is the default log's. `None` where there is no such topic.
+    /// The log of a topic; `registry` is the default log's. `None` if there is no such topic.
     pub(crate) fn locate(&self, registry: &Registry, id: &TopicId) -> Result<Option<LocatedTopic>> {
         if let Some(topic) = registry.topic(id) {
             return Ok(Some(LocatedTopic { log: LogRef::Default, topic: Arc::clone(topic) }));
@@ -183,7 +183,7 @@ impl Logs {
         registry.placed(id).map(|located| self.locate_placed(located)).transpose()
     }
 
-    /// Where a topic lives now.
+    /// The current log of a topic.
     pub(crate) fn find(&self, id: &TopicId) -> Result<LocatedTopic> {
         self.locate(&self.default.registry(), id)?.ok_or_else(|| Error::not_found("topic"))
     }
@@ -203,19 +203,20 @@ impl Logs {
         location::location_of(streaming, self.settings.default_type)
     }
 
-    /// The right to write a topic to two logs; one at a time.
+    /// The lock for writing a topic to two logs.
     pub(crate) async fn lock_placement(&self) -> MutexGuard<'_, ()> {
         self.placing.lock().await
     }
 
-    /// Codes of subscriptions and the use of pools, which hold over all logs. Within the default log decisions see to
-    /// them. One append cannot span two logs, but side logs have no other writer than this process: so whoever changes
-    /// names in the default log alone holds this shared, and whoever needs both logs to agree holds it alone.
+    /// The lock for the codes of subscriptions and the use of pools, which are unique over all logs. Within the default
+    /// log decisions check them. One append cannot span two logs, but no other process writes to side logs: an
+    /// operation that changes names in the default log alone takes this lock shared, and one that needs both logs to
+    /// agree takes it exclusively.
     pub(crate) const fn names(&self) -> &RwNames<()> {
         &self.names
     }
 
-    /// The log a new topic's home means, opened if it is not yet. Whoever asks has the [`Logs::turn`].
+    /// The log at the location of a new topic, opened if it is not open. The caller holds [`Logs::lock_placement`].
     pub(crate) async fn open(&self, home: &LogLocation) -> Result<LogRef> {
         let lies = self.settings.roots.resolve(home).map_err(refused)?;
         let Some(home) = lies.location() else { return Ok(LogRef::Default) };
@@ -232,7 +233,7 @@ impl Logs {
         self.start(home.clone(), &lies, Vec::new()).await.map(LogRef::Side)
     }
 
-    /// Refuses a location where the configuration allows no log, without opening one.
+    /// Refuses a location in which the configuration allows no log, without opening one.
     pub(crate) fn check_location(&self, location: &LogLocation) -> Result<()> {
         let lies = self.settings.roots.resolve(location).map_err(refused)?;
         lies.location().map_or(Ok(()), |location| self.check_side_log(location))
@@ -247,7 +248,7 @@ impl Logs {
         Ok(())
     }
 
-    /// Refuses another log in a folder, past what the limit of open files allows.
+    /// Refuses another log in a folder beyond what the limit of open files allows.
     fn check_open_files(&self) -> Result<()> {
         let (max, sides) = (self.settings.side_folders_max, self.side_logs());
         if sides.iter().filter(|side_log| side_log.folder.is_some()).count() < max {
@@ -260,8 +261,8 @@ impl Logs {
         Err(Error::new(Kind::Overloaded, detail))
     }
 
-    /// Opens the log of a home that topics have had before. In memory each begins behind its sequence in `removed`, the
-    /// first topic having number 1.
+    /// Opens the log at a location that topics were in before. In memory each topic begins behind its sequence in
+    /// `removed`, the first topic having number 1.
     pub(crate) async fn reopen(&self, location: &LogLocation, removed: Vec<Sequence>) -> Result<Arc<SideLog>> {
         match self.settings.roots.resolve(location).map_err(refused)? {
             ResolvedLocation::WithDefault => {
@@ -296,7 +297,7 @@ impl Logs {
         Ok(side_log)
     }
 
-    /// Every log that keeps no promises any more.
+    /// Every log that has failed.
     pub(crate) fn failures(&self) -> Vec<LogFailure> {
         let default = self.default.failure().map(|error| LogFailure { log: DEFAULT.to_owned(), error });
         let failed = |side_log: Arc<SideLog>| {
@@ -305,13 +306,13 @@ impl Logs {
         default.into_iter().chain(self.side_logs().into_iter().filter_map(failed)).collect()
     }
 
-    /// What an operator should look at though every log works.
+    /// Problems for an operator to look at although every log works.
     pub(crate) fn degradations(&self) -> Vec<String> {
         // All logs of a broker read the same clocks.
         let jump = self.default.clock().doubted_jump();
         let jump = jump.map(|millis| {
             let seconds = millis / 1000;
-            format!("The wall clock has jumped {seconds} s ahead and is not believed unless that lasts.")
+            format!("The wall clock has jumped {seconds} s ahead and is not trusted unless the jump lasts.")
         });
         let held = |(name, ledger): (Option<LogLocation>, Arc<Ledger>)| {
             let seconds = ledger.clock().hold().jump / 1000;
@@ -327,7 +328,7 @@ impl Logs {
         jump.into_iter().chain(self.warnings().into_iter().chain(held).map(of_log)).collect()
     }
 
-    /// Every log in which something is wrong though it goes on, and what.
+    /// The problems of logs that work nevertheless.
     fn warnings(&self) -> Vec<(String, String)> {
         let sides = self.side_logs();
         let sides = sides.iter().map(|side_log| (side_log.location.public_name(), &side_log.ledger));
@@ -340,13 +341,13 @@ impl Logs {
         ledgers.flat_map(of_ledger).collect()
     }
 
-    /// Ends all ledgers of a broker that failed because of `cause`, and lets go of their logs.
+    /// Ends all ledgers of a broker that failed because of `cause`, and releases their logs.
     pub(crate) async fn abandon(&self, cause: &Error) {
         let ledgers = self.ledgers();
         join_all(ledgers.iter().map(|ledger| ledger.abandon(cause))).await;
     }
 
-    /// Answers what was accepted everywhere, and leaves checkpoints.
+    /// Answers accepted commands in every log, and writes checkpoints.
     pub(crate) async fn close(&self) {
         let ledgers = self.ledgers();
         join_all(ledgers.iter().map(|ledger| ledger.close())).await;
@@ -354,7 +355,7 @@ impl Logs {
 }
 
 fn refused(violation: Violation) -> Error {
-    Error::new(Kind::Validation, "The topic's log cannot lie there; see `errors`.").with_violations(vec![violation])
+    Error::new(Kind::Validation, "The topic's log cannot be there; see `errors`.").with_violations(vec![violation])
 }
 
 fn not_opened(cause: LogError) -> Error {
@@ -362,7 +363,7 @@ fn not_opened(cause: LogError) -> Error {
     Error::new(Kind::Unavailable, detail).with_source(cause).with_retry_after(5)
 }
 
-/// Between the append that names a topic and the one that numbers it.
+/// The refusal between the append that names a topic and the one that numbers it.
 fn not_ready() -> Error {
     Error::new(Kind::Unavailable, "The topic's log is not ready yet; try again.").with_retry_after(1)
 }

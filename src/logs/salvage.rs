@@ -1,11 +1,13 @@
-//! What a repair of a log's files leaves for its ledger to say: numbers that stay taken, and facts that were lost.
+//! The second step of a repair: records in the repaired log which numbers are used and what lost facts had led to.
 //!
-//! - What is known of lost events (where their aggregates stood, their idempotency keys, their sequences) is appended as
-//!   facts, so that folding the repaired log comes to the same state, and no number is given again.
-//! - The checkpoint knows what lost facts did, if it is younger than they were: the topics and event types among them are
-//!   said again, and everything that changes row by row (offsets, claims, subscriptions, …) is appended as it is. So the
-//!   checkpoint stays a cache. Where the snapshot of reclaimed entries is lost, an older checkpoint still knows what it knew;
-//!   without any, what the events and the entries left say is all there is. A topic whose registration is lost for good gets its name back from one of its events.
+//! - What is known of lost events (the heads of their aggregates, their idempotency keys, their sequences) is appended
+//!   as facts, so that folding the repaired log leads to the same state, and no number is assigned again.
+//! - The checkpoint contains the effects of lost facts, if it is younger than they were: the topics and event types
+//!   among them are registered again, and the tables that change row by row (offsets, claims, subscriptions, …) are
+//!   appended as they are. So the checkpoint stays a cache. If the snapshot of reclaimed entries is lost, an older
+//!   checkpoint still contains the state of its time; without any checkpoint, only the remaining events and entries are
+//!   left.
+//! - A topic whose registration is lost gets its name back from one of its events.
 
 use super::data_folder::{open_repaired, state_of};
 use crate::clock::{LogClock, SystemClock, TrustedClock};
@@ -23,38 +25,38 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What was lost, as far as it is known.
+/// The losses of a repair, as far as they are known.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RepairLosses {
     carried: CarriedRows,
-    /// Runs of lost sequences by the topic's number.
+    /// Ranges of lost sequences by the topic's number.
     sequences: BTreeMap<u32, Vec<(Sequence, Sequence)>>,
     positions: Vec<(Position, Position)>,
     /// The highest number of a topic in the log.
     last_topic: u32,
 }
 
-/// What was saved of facts that were lost.
+/// What was restored of lost facts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SalvageReport {
-    /// Topics and event types that were said again.
+    /// Topics and event types that were registered again.
     pub restored: Vec<String>,
-    /// Topics that got their names back from their events; their definitions are the default one now.
+    /// Topics that got their names back from their events; they have the default definition now.
     pub renamed: Vec<String>,
-    /// The last of the broker's own entries that were reclaimed, where the snapshot of what they said is lost. What an older
-    /// checkpoint knows of them is kept.
+    /// The last reclaimed entry, if the snapshot of the reclaimed entries is lost. The state of an older
+    /// checkpoint is kept.
     pub lost_facts_through: Option<Sequence>,
 }
 
 impl RepairLosses {
-    /// What a repair of the files lost.
+    /// The losses of a repair of the files.
     #[must_use]
     pub fn of(repair: &RepairReport) -> Self {
         let mut losses = Self { last_topic: repair.last_topic.0, ..Self::default() };
         losses.positions.clone_from(&repair.lost_positions);
         for (topic, first, last) in &repair.lost_sequences {
-            // The ledger's own numbers mean nothing to anybody.
+            // The sequences of the broker's own entries are used nowhere else.
             if *topic != TopicNumber::LEDGER {
                 losses.sequences.entry(topic.0).or_default().push((*first, *last));
             }
@@ -75,7 +77,7 @@ impl RepairLosses {
         }
     }
 
-    /// Adds what a repair before this one lost and did not come to say.
+    /// Adds the losses of an earlier repair that was interrupted before it recorded them.
     pub fn add(&mut self, earlier: Self) {
         self.carried.heads.extend(earlier.carried.heads);
         self.carried.keys.extend(earlier.carried.keys);
@@ -86,7 +88,7 @@ impl RepairLosses {
         self.last_topic = self.last_topic.max(earlier.last_topic);
     }
 
-    /// Whether there is nothing to say.
+    /// Whether nothing was lost.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.carried == CarriedRows::default() && self.sequences.is_empty() && self.positions.is_empty()
@@ -97,11 +99,12 @@ impl RepairLosses {
     }
 }
 
-/// Opens the repaired log of a data folder, says what was lost, and leaves a checkpoint.
+/// Opens the repaired log of a data folder, records what was lost, and writes a checkpoint.
 pub async fn salvage(folder: &Path, losses: &RepairLosses) -> std::result::Result<SalvageReport, LogError> {
     let log = Arc::new(open_repaired(folder, FileLogOptions::default().segment_bytes)?);
     let state = state_of(folder);
-    // How long keys live is the broker's setting: as it was last, so that the checkpoint is believed; else nothing is let go.
+    // The lifetime of stored replies is a setting of the broker: the last one is used, so that the checkpoint is valid;
+    // without a checkpoint none expires.
     let known = last_checkpoint(&state).unwrap_or_default().answers_millis;
     let answers = if known > 0 { known } else { i64::from(KEY_HOURS_MAX) * 3_600_000 };
     let clock = TrustedClock::new(Arc::new(SystemClock), Duration::from_secs(CLOCK_JUMP_SECONDS_DEFAULT));
@@ -122,8 +125,8 @@ pub async fn salvage(folder: &Path, losses: &RepairLosses) -> std::result::Resul
 /// What is lost beside `losses` where the snapshot of reclaimed entries is: all facts up to the last of these, which is
 /// answered too. `None` where nothing of it is.
 ///
-/// What the checkpoint knows of them, however old it is, is written again. So is the last sequence of each topic whose events
-/// are all removed: the marks still know it, and it must not be given again.
+/// What the checkpoint knows of them, however old it is, is written again. So is the last sequence of each topic whose
+/// events are all removed: the marks still know it, and it must not be given again.
 async fn without_snapshot(ledger: &Ledger, losses: &RepairLosses) -> Result<Option<(Sequence, RepairLosses)>> {
     let (through, tails) = ledger.query_state(|state| (state.lost_facts_through(), state.tails().to_vec())).await?;
     if through == Sequence::ZERO {
@@ -158,13 +161,13 @@ async fn record_losses(ledger: &Ledger, losses: &RepairLosses) -> Result<Salvage
     };
     if !losses.is_empty() || !renamed.is_empty() {
         ledger.submit(RecordLosses { losses: losses.clone(), again, renamed }).await?;
-        // Parts of the snapshot that stands for reclaimed entries may be among what is lost.
+        // Parts of the snapshot of reclaimed entries may be among the losses.
         renew_snapshot(ledger).await?;
     }
     Ok(saved)
 }
 
-/// Topics and event types whose last definition was a fact that is lost.
+/// Topics and event types whose last definition was in a lost fact.
 #[derive(Debug, Clone, Default)]
 struct LostDefinitions {
     topics: Vec<(u32, Topic)>,
@@ -176,7 +179,7 @@ impl LostDefinitions {
     fn of(registry: &Registry, losses: &RepairLosses) -> Self {
         let topics = registry.topics().filter(|topic| losses.has(topic.defined_at));
         let types = registry.event_types().filter(|known| losses.has(known.defined_at));
-        // What a lost fact did to all topics of memory logs cannot be seen in any of them.
+        // The effect of a lost fact on all topics of memory logs cannot be seen in any of them.
         let located = registry.placed_topics().filter(|_| !losses.positions.is_empty());
         Self {
             topics: topics.map(|topic| (topic.number.0, topic.topic.clone())).collect(),
@@ -192,7 +195,7 @@ impl LostDefinitions {
     }
 }
 
-/// Topics that have events and no registration, with the names that their events have for them.
+/// Topics that have events and no registration, with the names in their events.
 async fn rename(ledger: &Ledger, losses: &RepairLosses) -> Result<Vec<(u32, Topic)>> {
     let registry = ledger.registry();
     let mut renamed = Vec::new();
@@ -220,13 +223,13 @@ async fn rename(ledger: &Ledger, losses: &RepairLosses) -> Result<Vec<(u32, Topi
 
 const ONE: ReadLimit = ReadLimit { records: 1, bytes: 0 };
 
-/// The part of an event that names its topic.
+/// The member of an event that names its topic.
 #[derive(Deserialize)]
 struct TopicField {
     topic: String,
 }
 
-/// Says what was lost.
+/// Records what was lost.
 struct RecordLosses {
     losses: RepairLosses,
     again: LostDefinitions,
@@ -248,7 +251,7 @@ impl Command for RecordLosses {
             decision.add_due_entry(Entry::TopicPlaced { placed: located.clone() })?;
         }
         if !self.losses.positions.is_empty() {
-            // Before what follows, which is folded into it.
+            // This comes first: the following facts are folded on top of it.
             decision.carry_state()?;
         }
         if self.losses.carried != CarriedRows::default() {

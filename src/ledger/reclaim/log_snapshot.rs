@@ -1,10 +1,11 @@
-//! The small state as entries of the log: cut into pieces, and put together again.
+//! The small state as entries of the log: written in parts, and read back.
 //!
-//! - The pieces describe the state as of one position. Whatever was appended between that position and the last piece stays
-//!   in the log and is folded over it.
-//! - Of a run that did not come to its end some pieces are missing. They mean nothing; the entries that they would have
-//!   stood for are still there.
-//! - A log whose entries begin behind the first one must hold a whole snapshot near there. Without one it is damaged.
+//! - The parts contain the state as of one position. Everything that was appended between that position and the last
+//!   part stays in the log and is folded on top of it.
+//! - A run that did not end leaves an incomplete snapshot. It is ignored; the entries that it would have replaced are
+//!   still there.
+//! - A log whose first entries are removed must hold a complete snapshot near the first one left. Otherwise it is
+//!   damaged.
 
 use crate::ledger::facts::entry::{DICTIONARY, Entry};
 use crate::ledger::state::LedgerState;
@@ -15,13 +16,13 @@ use std::io;
 use std::path::Path;
 use tokio::sync::mpsc;
 
-/// How much is read at a time while the pieces are looked for.
+/// How much is read at a time while searching for the parts.
 const PAGE: ReadLimit = ReadLimit { records: 4096, bytes: 4 * 1024 * 1024 };
 const ONE: ReadLimit = ReadLimit { records: 1, bytes: 0 };
-/// How the body of a piece begins.
+/// The beginning of the body of a part.
 const PART_PREFIX: &[u8] = br#"{"fact":"snapshotPart","#;
 
-/// Writes text as pieces of at most so many bytes, each of whole characters. Blocks while nobody takes them.
+/// Writes text as parts of at most `part_bytes`, each of whole characters. Blocks while the channel is full.
 pub(in crate::ledger) struct SnapshotPartWriter {
     parts: mpsc::Sender<String>,
     part_bytes: usize,
@@ -29,11 +30,11 @@ pub(in crate::ledger) struct SnapshotPartWriter {
 }
 
 impl SnapshotPartWriter {
-    pub(in crate::ledger) fn new(tables: mpsc::Sender<String>, part_bytes: usize) -> Self {
-        Self { parts: tables, part_bytes: part_bytes.max(4), buffer: Vec::new() }
+    pub(in crate::ledger) fn new(parts: mpsc::Sender<String>, part_bytes: usize) -> Self {
+        Self { parts, part_bytes: part_bytes.max(4), buffer: Vec::new() }
     }
 
-    /// Hands over what is left.
+    /// Sends the rest of the text.
     pub(in crate::ledger) fn finish(mut self) -> io::Result<()> {
         while !self.buffer.is_empty() {
             self.cut()?;
@@ -71,18 +72,18 @@ impl io::Write for SnapshotPartWriter {
     }
 }
 
-/// What is done about a log whose entries were reclaimed and that holds no whole snapshot of what they said.
+/// What happens with a log whose entries were reclaimed and that holds no complete snapshot of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::ledger) enum MissingSnapshot {
-    /// It is damaged.
+    /// The log is damaged.
     Refuse,
-    /// A repair keeps what can be kept: what the checkpoint knows, however old it is, and what the entries left say.
+    /// A repair keeps what is left: the state of the checkpoint, however old it is, and the remaining entries.
     DoWithout,
 }
 
-/// The state, with what a snapshot in the log says instead of entries that were reclaimed before they were folded.
+/// The state, with the snapshot in the log in place of entries that were reclaimed before they were folded.
 ///
-/// The tables stay as they are: what the reclaimed entries put there was written again behind the snapshot.
+/// The on-disk tables are unchanged: the rows that the reclaimed entries put were written again behind the snapshot.
 pub(in crate::ledger) async fn skip_reclaimed(
     log: &dyn Log,
     state: LedgerState,
@@ -108,37 +109,37 @@ pub(in crate::ledger) async fn skip_reclaimed(
     Ok(merge_snapshot(state, snapshot))
 }
 
-/// The state to fold what is left of the entries on, where nothing says what those before `earliest` did.
+/// The state to fold the remaining entries on, if the snapshot of those before `earliest` is lost.
 fn without_snapshot(mut state: LedgerState, earliest: Sequence) -> LedgerState {
     let last = Sequence(earliest.get().saturating_sub(1));
     tracing::warn!(
         known = state.tail(TopicNumber::LEDGER).get(),
         lost_through = last.get(),
-        "the snapshot of reclaimed entries is lost: the state is what is known from before, and what the entries left say"
+        "the snapshot of reclaimed entries is lost: the state is that of the last checkpoint and the remaining entries"
     );
     state.lost_facts_through = last;
     state
 }
 
-/// The state of the snapshot over the tables of `state`, which may be behind it.
+/// The state of the snapshot with the on-disk tables of `state`, which may be behind it.
 fn merge_snapshot(state: LedgerState, snapshot: StateSnapshot) -> LedgerState {
     let has_skipped = snapshot.has_skipped || snapshot.dictionary > DICTIONARY;
     let LedgerState { position, last, disk_tables: tables, answers_millis, .. } = state;
     let taken = LedgerState { has_skipped, answers_millis, ..snapshot.restore(tables) };
     if position >= taken.position {
-        // Events behind the snapshot are in the tables already; folding them once more changes nothing there.
+        // Events behind the snapshot are in the on-disk tables already; folding them again changes nothing there.
         return taken;
     }
     LedgerState { facts_through: taken.position, position, last, ..taken }
 }
 
-/// The first whole snapshot of a log whose entries begin with `earliest`.
+/// The first complete snapshot of a log whose entries begin with `earliest`.
 async fn find(log: &dyn Log, earliest: Sequence) -> Result<Option<StateSnapshot>, LogError> {
     let mut after = Sequence(earliest.get().saturating_sub(1));
     let mut pieces = SnapshotParts::default();
     loop {
         let page = match log.read(ReadRange::Topic(TopicNumber::LEDGER, after), PAGE).await {
-            // Another broker is reclaiming just now.
+            // Another broker reclaims entries at this moment.
             Err(LogError::Trimmed(earliest)) => return Err(LogError::Reclaimed(Sequence(earliest.get() - 1))),
             page => page?,
         };
@@ -155,7 +156,7 @@ async fn find(log: &dyn Log, earliest: Sequence) -> Result<Option<StateSnapshot>
     }
 }
 
-/// The pieces of one snapshot that were met so far.
+/// The parts of one snapshot that were read so far.
 #[derive(Default)]
 struct SnapshotParts {
     snapshot: Position,
@@ -164,14 +165,14 @@ struct SnapshotParts {
 }
 
 impl SnapshotParts {
-    /// Adds the piece in a record; the whole text with the last one.
+    /// Adds the part in a record. Returns the complete text with the last part.
     fn add(&mut self, record: &Record) -> Result<Option<String>, LogError> {
         let Some(Entry::SnapshotPart { snapshot, part, is_last, text }) = Entry::of(record)? else { return Ok(None) };
         if part == 1 {
             *self = Self { snapshot, ..Self::default() };
         }
         if snapshot != self.snapshot || part != self.count + 1 {
-            // Pieces of it are gone, with others or by damage.
+            // Parts of it are missing: they were reclaimed, or lost to damage.
             *self = Self::default();
             return Ok(None);
         }
@@ -197,8 +198,8 @@ fn missing(folder: Option<&Path>, earliest: Sequence) -> LogError {
         file: folder.unwrap_or(Path::new("log")).to_owned(),
         offset: 0,
         reason: format!(
-            "the broker's own entries begin with {earliest}: earlier ones were reclaimed, and the log holds no whole \
-             snapshot of what they said"
+            "the broker's own entries begin with {earliest}: earlier ones were reclaimed, and the log holds no complete \
+             snapshot of them"
         ),
     })
 }

@@ -1,20 +1,20 @@
-//! What a process knows of reclaiming in one log beside what the log says: how far it has come, and what fails.
+//! The progress and the failures of reclaiming in one log, as far as this process knows them and the log does not.
 //!
 //! - A failure is logged when it begins, when its reason changes and when it ends; in between `/readyz` shows it.
-//! - What fails is tried again less and less often.
+//! - A failed run is retried at growing intervals.
 
 use contract::{Error, Position, Sequence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Most ticks that pass between two tries.
+/// The most ticks between two tries.
 const WAIT_TICKS_MAX: u32 = 60;
 
-/// What one process remembers.
+/// The progress and the last failure of reclaiming in this process.
 #[derive(Debug)]
 pub(in crate::ledger) struct ReclaimMemo {
     known: Mutex<ReclaimProgress>,
-    /// Taken by the one look that is under way.
+    /// The permit of the one run in progress.
     turn: Semaphore,
 }
 
@@ -38,12 +38,12 @@ struct ReclaimFailure {
     reason: String,
     /// Ticks that pass after each failure: doubled each time.
     wait: u32,
-    /// Ticks that still have to.
+    /// Ticks that remain until the next try.
     left: u32,
 }
 
 impl ReclaimMemo {
-    /// The turn of whoever looks now; `None` while somebody else does.
+    /// The permit for a run; `None` while another run is in progress.
     pub(super) fn try_start(&self) -> Option<SemaphorePermit<'_>> {
         self.turn.try_acquire().ok()
     }
@@ -64,7 +64,7 @@ impl ReclaimMemo {
         self.lock().removed_through = through;
     }
 
-    /// Whether it is to be tried at this tick.
+    /// Whether a run is to be tried at this tick.
     pub(super) fn is_due(&self) -> bool {
         let mut known = self.lock();
         let Some(failing) = &mut known.failing else { return true };
@@ -73,7 +73,7 @@ impl ReclaimMemo {
         is_due
     }
 
-    /// Notes what a try came to.
+    /// Notes the result of a run.
     pub(super) fn note(&self, error: Option<&Error>) {
         let mut known = self.lock();
         let failed = known.failing.take();
@@ -86,13 +86,13 @@ impl ReclaimMemo {
         let cause = std::error::Error::source(error).map(|cause| format!(" ({cause})")).unwrap_or_default();
         let reason = format!("{}{cause}", error.detail());
         if failed.as_ref().is_none_or(|failed| failed.reason != reason) {
-            tracing::warn!(%reason, "reclaiming the broker's own entries fails; it is tried again less and less often");
+            tracing::warn!(%reason, "reclaiming the broker's own entries fails; it is retried at growing intervals");
         }
         let wait = failed.map_or(1, |failed| failed.wait.saturating_mul(2).min(WAIT_TICKS_MAX));
         known.failing = Some(ReclaimFailure { reason, wait, left: wait });
     }
 
-    /// What readiness says while it fails.
+    /// The warning in `/readyz` while reclaiming fails.
     pub(in crate::ledger) fn warning(&self) -> Option<String> {
         let reason = self.lock().failing.as_ref()?.reason.clone();
         Some(format!("Reclaiming the broker's own entries fails, so the log grows: {reason}"))

@@ -1,20 +1,21 @@
-//! Reclaiming the broker's own entries: what they amount to is written down, then they go.
+//! Reclaiming the broker's own entries: a snapshot of the state that they led to is written, then they are removed.
 //!
 //! ```text
 //!  topic 0   1 … … … … … … through │ …  part 1  …  part 2  …  answers, rows  …  taken
-//!            └───── go at last ────┘ └─ stay ─────────────────────────────────────┘
-//!                                  ▲ the state that the parts describe
+//!            └────── removed ──────┘ └─ stay ─────────────────────────────────────┘
+//!                                  ▲ the state in the parts
 //! ```
 //!
-//! 1. `snapshotBegan` keeps other brokers on the log from doing the same.
-//! 2. The small state is copied at one moment and written as parts, in between whatever else is decided.
-//! 3. What is left of it is in the tables: answers that still live, rows of events that are gone. It is written again.
-//! 4. `snapshotTaken` says that the entries may go; when they are old enough, the engine removes them.
+//! 1. `snapshotBegan` keeps other brokers on the log from reclaiming at the same time.
+//! 2. The small state is copied at one moment and written as parts, interleaved with other commands.
+//! 3. The rows that old entries put into the on-disk tables (stored replies, rows of removed events) are written again.
+//! 4. `snapshotTaken` records that the entries can be removed; when they are old enough, the engine removes them.
 //!
-//! - Before entries are removed, a checkpoint that covers them is written: the snapshot in the log is not the only copy.
-//! - Cut short anywhere before the fourth step, nothing has changed: the next run begins anew. After it, removing is
-//!   idempotent and done by whoever looks next.
-//! - A fold of what is left comes to the state of a fold of everything, but for rows of the tables that have expired.
+//! - Before entries are removed, a checkpoint that covers them is written: the snapshot in the log is not the only
+//!   copy.
+//! - A run that is interrupted before the fourth step has changed nothing: the next run starts again. After it, the
+//!   removal is idempotent and done by the next run.
+//! - A fold of the remaining log leads to the state of a fold of everything, except for expired rows of the tables.
 
 pub(super) mod log_snapshot;
 mod memo;
@@ -36,38 +37,38 @@ use std::io;
 use tokio::sync::mpsc;
 use usage::{EntryUsage, ReclaimPolicy};
 
-/// Bytes of text in one part: small enough that a batch with one is not held up.
+/// Bytes of text in one part: small enough not to delay the batch that holds it.
 pub(super) const PART_BYTES: usize = 256 * 1024;
-/// Parts that wait to be appended while the next one is rendered.
+/// The parts that wait to be appended while the next one is rendered.
 const PARTS_WAITING_MAX: usize = 2;
-/// On a full disk a run may write again this much at most: it is a small part of the room that is kept for freeing space.
+/// The most that a run may write on a full disk: a small part of the space that is reserved for freeing space.
 const FULL_BYTES_MAX: u64 = 1024 * 1024;
-/// How much is read of the entries that go, and written again at once.
+/// How much of the old entries is read, and written again, at once.
 const PAGE: ReadLimit = ReadLimit { records: 2048, bytes: 256 * 1024 };
-/// How the bodies begin of entries that speak of rows of the tables.
+/// The beginnings of the bodies of entries that put rows into the on-disk tables.
 const ROW_PREFIXES: [&[u8]; 2] = [br#"{"fact":"answerKept","#, br#"{"fact":"historyCarried","#];
 
-/// What a look at the entries came to.
+/// The result of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReclaimReport {
-    /// Bytes of the bodies of entries that may go from now on.
+    /// Bytes of the bodies of entries that can be removed from now on.
     pub bytes: u64,
-    /// Bytes that were written instead.
+    /// Bytes that were written in their place.
     pub live_bytes: u64,
     /// Entries up to here were removed by now.
     pub removed_through: Sequence,
 }
 
-/// Does what is due in one log now and then, unless it failed just before. What comes of it is logged and remembered.
+/// A periodic run in one log, unless the last one failed just before. The result is logged and remembered.
 pub(crate) async fn reclaim_if_due(ledger: &Ledger, policy: &ReclaimPolicy) {
     if !ledger.reclaim_memo().is_due() {
         return;
     }
-    // What fails is noted, and tried again by a later tick.
+    // A failure is noted in the memo, logged, and retried by a later tick.
     let _ = reclaim(ledger, policy).await;
 }
 
-/// Takes a snapshot where the log needs one: entries were reclaimed before, and parts of the last one may be lost.
+/// Takes a snapshot if the log needs one: entries were reclaimed before, and parts of the last snapshot may be lost.
 pub(crate) async fn renew_snapshot(ledger: &Ledger) -> Result<()> {
     let lost = |state: &crate::ledger::LedgerState| state.lost_facts_through;
     let through = ledger.query_state(move |state| state.usage().reclaimable().through.max(lost(state))).await?;
@@ -77,8 +78,8 @@ pub(crate) async fn renew_snapshot(ledger: &Ledger) -> Result<()> {
     Ok(())
 }
 
-/// Does what is due in one log: removes entries that a snapshot stands for, once they are old enough, and takes the next
-/// snapshot. Nothing while another call does so.
+/// Does what is due in one log: removes entries that a snapshot replaces, once they are old enough, and takes the next
+/// snapshot. Does nothing while another call is running.
 pub(crate) async fn reclaim(ledger: &Ledger, policy: &ReclaimPolicy) -> Result<ReclaimReport> {
     let Some(_turn) = ledger.reclaim_memo().try_start() else { return Ok(ReclaimReport::default()) };
     let begun = ledger.now();
@@ -111,8 +112,8 @@ async fn reclaim_once(ledger: &Ledger, policy: &ReclaimPolicy) -> Result<Reclaim
     Ok(reclaimed)
 }
 
-/// Refuses to begin where an entry that would go cannot be read: what it says of rows of the tables has to be written again.
-/// Known before anything is appended, or every try would append a whole snapshot for nothing.
+/// Refuses to begin if an entry that would be removed cannot be read: the rows that it puts must be written again.
+/// This is checked before anything is appended; otherwise every try would append a whole snapshot for nothing.
 async fn check_readable(ledger: &Ledger) -> Result<()> {
     let mut after = Sequence::ZERO;
     loop {
@@ -133,7 +134,7 @@ async fn check_readable(ledger: &Ledger) -> Result<()> {
     }
 }
 
-/// Removes the entries that may go. `None`: there are some that are too young yet.
+/// Removes the entries that can be removed. `None` if some of them are still too young.
 async fn remove_old(
     ledger: &Ledger,
     policy: &ReclaimPolicy,
@@ -147,7 +148,7 @@ async fn remove_old(
     if ledger.time_for(usage.reclaimable().at).saturating_sub(usage.reclaimable().at) < policy.keep_millis {
         return Ok(None);
     }
-    // The snapshot in the log is the only one: a bit of it that flips must not take what it says with it.
+    // Without a checkpoint the snapshot in the log would be the only copy: one damaged bit in it would lose the state.
     ledger.checkpoint().await?;
     crash_point("reclaim.before_remove");
     ledger.log().remove(TopicNumber::LEDGER, through).await.map_err(not_removed)?;
@@ -158,14 +159,14 @@ async fn remove_old(
 }
 
 async fn may_begin(ledger: &Ledger, usage: &EntryUsage, now: i64) -> Result<bool> {
-    // What a version skipped it cannot write down; a newer one will.
+    // Facts that this version skipped are not in its state; a newer version will reclaim.
     let has_skipped = ledger.query_state(|state| state.has_skipped).await?;
     let left = ledger.reclaim_memo().began();
     Ok(!has_skipped && usage.may_begin(now, ledger.log().is_shared(), Some(left)))
 }
 
-/// Takes a snapshot; answers how many bytes of entries may go for it, and how many were written. `None`: another broker is
-/// at it.
+/// Takes a snapshot. Returns how many bytes of entries can be removed for it, and how many were written. `None` if
+/// another broker is reclaiming.
 pub(super) async fn take_snapshot(ledger: &Ledger, part_bytes: usize) -> Result<Option<(u64, u64)>> {
     let memo = ledger.reclaim_memo();
     let begin = BeginReclaim { is_shared: ledger.log().is_shared(), left: memo.began() };
@@ -187,8 +188,8 @@ pub(super) async fn take_snapshot(ledger: &Ledger, part_bytes: usize) -> Result<
     Ok(Some((reclaimed_bytes, live_bytes)))
 }
 
-/// Appends the small state part by part; answers the bytes of its text. It is rendered on a thread of its own, and never
-/// as a whole.
+/// Appends the small state part by part. Returns the bytes of its text. It is rendered on a thread of its own, and
+/// never as a whole.
 async fn append_parts(ledger: &Ledger, began: Position, snapshot: StateSnapshot, part_bytes: usize) -> Result<u64> {
     let (parts, mut rendered) = mpsc::channel(PARTS_WAITING_MAX);
     let render = move || {
@@ -203,7 +204,7 @@ async fn append_parts(ledger: &Ledger, began: Position, snapshot: StateSnapshot,
         next = rendered.recv().await;
         part += 1;
         bytes += text.len() as u64;
-        // Only a text that was rendered to its end has a last part.
+        // Only a text that was rendered completely has a last part.
         let is_last = next.is_none();
         let entry = Entry::SnapshotPart { snapshot: began, part, is_last, text };
         if is_last {
@@ -222,7 +223,7 @@ async fn break_if_failed(render: tokio::task::JoinHandle<io::Result<()>>) -> Res
     render.await.map_err(io::Error::other).flatten().map_err(failed)
 }
 
-/// Writes again what entries up to `through` say of rows of the tables and is still so; answers about how many bytes.
+/// Writes the table rows of entries up to `through` again, if they are still valid. Returns about how many bytes.
 async fn append_rows(ledger: &Ledger, through: Sequence) -> Result<u64> {
     let (mut after, mut bytes) = (Sequence::ZERO, 0);
     while after < through {
@@ -243,7 +244,7 @@ async fn append_rows(ledger: &Ledger, through: Sequence) -> Result<u64> {
     Ok(bytes)
 }
 
-/// A removal that is not allowed will not be allowed later either: somebody has to change that.
+/// A removal that the engine forbids is not retried: an operator has to allow it.
 fn not_removed(error: LogError) -> Error {
     match error {
         LogError::Forbidden(what) => Error::new(Kind::InvalidState, format!("Entries cannot be removed: {what}")),
@@ -256,10 +257,10 @@ fn overtaken() -> Error {
     Error::new(Kind::Unavailable, detail).with_retry_after(60)
 }
 
-/// Begins a run, unless another broker is at it.
+/// Begins a run, unless another broker is reclaiming.
 struct BeginReclaim {
     is_shared: bool,
-    /// The last run that this process began, and left if it is still under way.
+    /// The last run that this process began: if it is still open, it was interrupted.
     left: Position,
 }
 
@@ -293,7 +294,7 @@ impl Command for ContinueReclaim {
             return Err(overtaken());
         }
         if self.is_first {
-            // An older broker that finds no more than what is left must stop here and say why.
+            // An older broker that reads only the remaining entries must stop here and report the reason.
             decision.repeat_dictionary()?;
         }
         decision.add_entry(self.entry.clone()).map(drop)
@@ -307,7 +308,7 @@ impl Command for ContinueReclaim {
     }
 }
 
-/// What a page of entries says of rows of the tables.
+/// The table rows that a page of entries puts.
 #[derive(Default)]
 struct RewriteRows {
     answers: Vec<OldReply>,
@@ -315,7 +316,7 @@ struct RewriteRows {
     bytes: usize,
 }
 
-/// A kept answer whose entry goes.
+/// A stored reply whose entry is removed.
 struct OldReply {
     position: Position,
     key: u128,
@@ -352,7 +353,7 @@ impl RewriteRows {
 }
 
 impl Command for RewriteRows {
-    /// About how many bytes are written.
+    /// About how many bytes were written.
     type Answer = u64;
 
     fn decide(&self, decision: &mut Decision<'_>) -> Result<u64> {
@@ -382,7 +383,7 @@ impl Command for RewriteRows {
 }
 
 impl RewriteRows {
-    /// Rows of removed events that are what the tables say, and can still matter.
+    /// Rows of removed events that equal the rows in the tables, and are not expired.
     fn still_so(&self, decision: &Decision<'_>) -> Result<CarriedRows> {
         let mut carried = CarriedRows::default();
         for (key, head) in &self.carried.heads {
@@ -390,7 +391,7 @@ impl RewriteRows {
                 carried.heads.push((*key, *head));
             }
         }
-        // Which topic a key is of is not known here; past the longest window it counts in none.
+        // The topic of a key is not known here; a key outside the longest window is expired in every topic.
         let window = decision.registry().longest_window_millis();
         for (key, remembered) in &self.carried.keys {
             if decision.time_for(remembered.time).saturating_sub(remembered.time) < window

@@ -1,46 +1,47 @@
-//! How much space the broker's own entries take in the log, and when it is worth reclaiming.
+//! How much space the broker's own entries use in the log, and when reclaiming is due.
 //!
-//! - The counters are part of the folded state, so nobody scans the log to find out, and every broker on a shared log
-//!   comes to the same numbers.
-//! - Reclaiming rewrites what is still needed. It waits until at least as much was appended since as had to be rewritten the
+//! - The counters are part of the folded state, so the log is not scanned for them, and every broker on a shared log
+//!   has the same numbers.
+//! - Reclaiming rewrites what is still needed. It waits until at least as much was appended as had to be rewritten the
 //!   last time, so it never writes more than is appended.
-//! - What is garbage may hold data that somebody wants erased. So it also happens after a while, however little there is.
+//! - Obsolete entries may hold data that is to be erased. So reclaiming also runs after a time, however little there
+//!   is.
 
 use crate::ledger::facts::entry::Entry;
 use contract::{Position, Sequence};
 use log::RecordHeader;
 use serde::{Deserialize, Serialize};
 
-/// Where others share the log: a run of which nothing was heard for this long is given up, in milliseconds.
+/// On a shared log: a run that appended nothing for this long is considered interrupted, in milliseconds.
 const RUN_SILENT_MILLIS_MAX: i64 = 900_000;
 
-/// What the entries in the log take up. Bytes are those of bodies.
+/// The space that entries use in the log. Only the bytes of bodies are counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EntryUsage {
-    /// Of all entries that are not reclaimed.
+    /// Bytes of all entries that are not reclaimed.
     bytes: u64,
-    /// Of the kept answers among them.
+    /// Bytes of the stored replies among them.
     answer_bytes: u64,
-    /// What the last run had to write again.
+    /// Bytes that the last run had to write again.
     live_bytes: u64,
     /// When the last run ended, in milliseconds; before the first one, when the first entry was written.
     since: i64,
-    /// What may be removed.
+    /// The entries that can be removed.
     reclaimable: ReclaimableEntries,
     /// A run that has not ended yet.
     run: Option<ReclaimRun>,
 }
 
-/// The entries that the last snapshot stands for.
+/// The entries that the last snapshot replaces.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReclaimableEntries {
     /// The last of them.
     pub through: Sequence,
-    /// When the snapshot was taken, in milliseconds: none of them is younger.
+    /// When the snapshot was taken, in milliseconds: no entry is younger.
     pub at: i64,
 }
 
-/// A run that has begun.
+/// A run that has begun and not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct ReclaimRun {
     /// The entry that began it.
@@ -49,19 +50,19 @@ struct ReclaimRun {
     active_at: i64,
 }
 
-/// When entries are reclaimed.
+/// The settings for when entries are reclaimed.
 #[derive(Debug, Clone, Copy)]
 pub struct ReclaimPolicy {
-    /// Not before so much was appended.
+    /// Bytes that must have been appended before a run.
     pub bytes_min: u64,
-    /// Whatever was appended, after this long, in milliseconds.
+    /// The time after which a run is due whatever was appended, in milliseconds.
     pub within_millis: i64,
-    /// Entries stay at least this long, in milliseconds.
+    /// The minimum age of entries that are removed, in milliseconds.
     pub keep_millis: i64,
 }
 
 impl EntryUsage {
-    /// Takes in an entry whose body has this many bytes.
+    /// Counts an entry whose body has this many bytes.
     pub(in crate::ledger) fn apply(&mut self, entry: &Entry, header: &RecordHeader, body_bytes: usize) {
         if self.since == 0 {
             self.since = header.time;
@@ -93,13 +94,13 @@ impl EntryUsage {
         self.bytes
     }
 
-    /// Bytes of the kept answers among them.
+    /// Bytes of the stored replies among them.
     #[must_use]
     pub const fn answer_bytes(&self) -> u64 {
         self.answer_bytes
     }
 
-    /// What may be removed.
+    /// The entries that can be removed.
     #[must_use]
     pub const fn reclaimable(&self) -> ReclaimableEntries {
         self.reclaimable
@@ -114,12 +115,12 @@ impl EntryUsage {
         is_large || (has_garbage && now.saturating_sub(self.since) >= policy.within_millis)
     }
 
-    /// Whether this run is the one under way.
+    /// Whether this run is the one in progress.
     pub(in crate::ledger) fn is_running(&self, began: Position) -> bool {
         self.run.is_some_and(|run| run.began == began)
     }
 
-    /// Whether a run may begin: none is under way, or one that somebody left.
+    /// Whether a run may begin: none is in progress, or the one that is was interrupted.
     pub(in crate::ledger) fn may_begin(&self, now: i64, is_shared: bool, left: Option<Position>) -> bool {
         self.run.is_none_or(|run| {
             !is_shared || Some(run.began) == left || now.saturating_sub(run.active_at) >= RUN_SILENT_MILLIS_MAX
@@ -140,10 +141,10 @@ mod tests {
             (99, 0, 0, 999, false),
             (100, 0, 0, 0, true),
             (99, 0, 0, 1000, true),
-            // As much as was written again the last time.
+            // As much as the last run wrote.
             (599, 0, 300, 999, false),
             (600, 0, 300, 999, true),
-            // Nothing was appended, but answers may have expired.
+            // Nothing was appended, but stored replies may have expired.
             (300, 0, 300, 1000, false),
             (300, 10, 300, 1000, true),
         ] {
@@ -159,7 +160,7 @@ mod tests {
         assert!(EntryUsage::default().may_begin(0, true, None));
         assert!(!usage.may_begin(10, true, None) && !usage.may_begin(10, true, Some(Position(6))));
         assert!(usage.may_begin(10 + RUN_SILENT_MILLIS_MAX, true, None));
-        // Its own, and one of a process that was alone with its log and is gone.
+        // The run of this process, and one that ended with the only process of its log.
         assert!(usage.may_begin(10, true, Some(Position(7))) && usage.may_begin(10, false, None));
     }
 }

@@ -74,7 +74,7 @@ async fn a_data_folder_that_others_can_read_is_told_of_at_the_start() {
     set_mode(folder.path(), 0o755);
     let server = Server::start_in(folder, &[]);
     let logged = server.logged();
-    assert!(logged.contains("open to others than its owner") && logged.contains("755"), "{logged}");
+    assert!(logged.contains("users other than its owner can read") && logged.contains("755"), "{logged}");
     let folder = TempDir::new().unwrap();
     set_mode(folder.path(), 0o700);
     let server = Server::start_in(folder, &[]);

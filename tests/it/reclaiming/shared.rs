@@ -96,5 +96,5 @@ async fn a_log_whose_snapshot_is_missing_is_damaged_and_says_so() {
     assert_eq!(earliest(log.as_ref()).await, Sequence(2));
     let refused = Broker::on_log(config(), Arc::clone(&log) as Arc<dyn Log>, None, clock).await.err().unwrap();
     let refused = refused.to_string();
-    assert!(refused.contains("begin with 2") && refused.contains("no whole snapshot"), "{refused}");
+    assert!(refused.contains("begin with 2") && refused.contains("no complete snapshot"), "{refused}");
 }
