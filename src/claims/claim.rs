@@ -308,7 +308,11 @@ impl Claims<'_> {
         let records = usize::try_from(last.get() - before.get()).unwrap_or(usize::MAX);
         let range = ReadRange::Topic(located.topic.number, before);
         let log = self.context.logs.ledger(&located.log).log();
-        log.read(range, ReadLimit { records, bytes: RUN_BYTES }).await.unwrap_or_default()
+        let page = log.read(range, ReadLimit { records, bytes: RUN_BYTES }).await;
+        page.unwrap_or_else(|error| {
+            tracing::debug!(%error, "events to be claimed are read one by one: reading them together failed");
+            Vec::new()
+        })
     }
 
     async fn event_with(&self, id: Uuid) -> Result<FoundEvent> {
@@ -319,9 +323,7 @@ impl Claims<'_> {
         if header.facets.is_none_or(|facets| facets.idempotency.is_some()) {
             return Ok(FoundEvent { located, header, key: header.sequence });
         }
-        let page = self.read_run(&located, &[header.sequence]).await;
-        let key = page.first().and_then(original_of).unwrap_or(header.sequence);
-        Ok(FoundEvent { located, header, key })
+        self.read_event(&located, header.sequence).await
     }
 
     async fn event_at(&self, topic: &TopicId, sequence: Sequence) -> Result<FoundEvent> {
@@ -333,11 +335,15 @@ impl Claims<'_> {
             Kind::NotFound => Error::invalid("/topic", "is not registered"),
             _ => error,
         })?;
+        self.read_event(&located, sequence).await
+    }
+
+    async fn read_event(&self, located: &LocatedTopic, sequence: Sequence) -> Result<FoundEvent> {
         let range = ReadRange::Topic(located.topic.number, Sequence(sequence.get().saturating_sub(1)));
         let log = self.context.logs.ledger(&located.log).log();
         let page = log.read(range, ReadLimit { records: 1, bytes: 0 }).await.map_err(read_failed)?;
         let record = page.first().filter(|record| record.header.sequence == sequence);
-        Ok(FoundEvent::of(&located, record.ok_or_else(|| Error::not_found("event"))?))
+        Ok(FoundEvent::of(located, record.ok_or_else(|| Error::not_found("event"))?))
     }
 }
 

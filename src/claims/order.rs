@@ -118,9 +118,11 @@ fn gapless(request: &ClaimRequest, aggregate: AggregateMark, decision: &Decision
 
 /// Whether a preceding event is finished or committed, and if not, when it can be tried again.
 fn preceding_verdict(request: &ClaimRequest, event: AggregateEvent, decision: &Decision<'_>) -> OrderVerdict {
-    let key = request.sibling(event.key);
-    let claims = decision.claims();
+    let (key, claims) = (request.sibling(event.key), decision.claims());
+    // Retention may have removed it since it was read.
+    let is_removed = event.sequence <= decision.durable().trimmed(request.topic.number);
     match claims.slot(&key) {
+        None if is_removed => OrderVerdict::Free,
         None if is_committed(request, event.sequence, decision) => OrderVerdict::Free,
         Some(ClaimSlot::Finished(_)) => OrderVerdict::Free,
         None if is_finished_in_place(request, event, &claims) => OrderVerdict::Free,

@@ -81,7 +81,9 @@ impl Command for AssignEvents {
                 Ok(Some(row)) => assigned.push((*offer, row)),
                 Ok(None) => (),
                 Err(error) if assigned.is_empty() => return Err(error),
-                Err(_) => {
+                Err(error) => {
+                    // The next poll gets the refusal, if it is still one.
+                    tracing::debug!(%error, group, "a member was assigned fewer events than it was offered");
                     decision.undo(mark);
                     break;
                 }

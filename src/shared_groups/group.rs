@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 /// A group's work in a topic.
 pub(super) struct SharedGroup {
-    name: String,
+    pub(super) name: String,
     number: u32,
     /// The filter of the group's members, as they spell it.
     filter: ConsumerFilter,

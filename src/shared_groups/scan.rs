@@ -43,11 +43,12 @@ impl SharedGroup {
             match self.scan_page(poll, point).await {
                 Ok(count) => examined += count,
                 // What was found before is handed out first; the error is returned once nothing is ready.
-                Err(_)
+                Err(error)
                     if self
                         .refreshed_backlog(poll.ledger, poll.ledger.now())
                         .is_some_and(|backlog| backlog.ready() > 0) =>
                 {
+                    tracing::debug!(%error, group = self.name, "the scan failed; events found before are handed out first");
                     return Ok(());
                 }
                 Err(error) => return Err(error),

@@ -14,6 +14,9 @@ use roaring::RoaringTreemap;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// Bits in one container of a [`RoaringTreemap`], which is compressed as a whole.
+const CONTAINER_BITS: u64 = 1 << 16;
+
 /// Which events are finished, and by whom where the log alone does not say.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(in crate::ledger) struct FinishedClaims {
@@ -137,9 +140,10 @@ impl FinishedClaims {
         self.all.extend(replaced);
     }
 
-    /// Retention has removed the events up to here. Their bits stay, compressed to runs.
+    /// Retention has removed the events up to here. Their bits stay; now and then they are compressed to runs.
     pub(in crate::ledger) fn trim(&mut self, through: Sequence) {
-        self.trimmed = self.trimmed.max(through);
+        let before = self.trimmed;
+        self.trimmed = before.max(through);
         let forgotten = Sequence(self.trimmed.get().saturating_sub(limits::FINISHED_BELOW_TRIM_KEPT));
         if forgotten > self.forgotten {
             self.forgotten = forgotten;
@@ -148,8 +152,10 @@ impl FinishedClaims {
             }
             self.tokens = self.tokens.split_off(&forgotten.next());
         }
-        for bits in [&mut self.all, &mut self.contended, &mut self.replaced] {
-            bits.optimize();
+        if before.get() / CONTAINER_BITS < self.trimmed.get() / CONTAINER_BITS {
+            for bits in [&mut self.all, &mut self.contended, &mut self.replaced] {
+                bits.optimize();
+            }
         }
         debug_assert!(self.forgotten <= self.trimmed, "only bits of removed events are forgotten");
     }
