@@ -1,17 +1,17 @@
 //! A projection that keeps a table in PostgreSQL: the balance of every account.
 //!
-//! - The effect of an event and the checkpoint are one transaction. So every event counts once, whenever the program is
-//!   killed: it begins again behind the last event that was committed, whatever the broker was told.
-//! - The checkpoint moves only from where this program believes it to be. A second instance that works on the same table
-//!   by mistake finds that it is not, and stops.
-//! - A reset (`event-broker projections reset accounts`) clears the table and makes it again, while it runs or when it is
-//!   next started.
+//! - The effect of an event and the checkpoint are one transaction, so every event counts once, whenever the program is
+//!   killed: it resumes behind the last committed event, whatever checkpoint the broker has.
+//! - The checkpoint moves only from the value that this program expects. A second instance that works on the same table by
+//!   mistake finds another value, and stops.
+//! - A reset (`event-broker projections reset accounts`) clears and rebuilds the table, while the program runs or when it
+//!   starts the next time.
 //!
 //! ```sh
 //! cargo run -p event-broker-client --example accounts_table -- http://127.0.0.1:8087 postgres://me@localhost/bank
 //! ```
 //!
-//! For the tests, `ACCOUNTS_CRASH=before-commit@7` makes it die at that place of the event with that sequence.
+//! For the tests, `ACCOUNTS_CRASH=before-commit@7` kills it at this point of the event with this sequence.
 
 use contract::{Generation, NewProjection, Offset, StoredEvent};
 use event_broker_client::Client;
@@ -23,15 +23,15 @@ use tokio_postgres::{NoTls, Transaction};
 
 const TOPIC: &str = "gts.hx.core.events.topic.v1~vendor.bank.v1";
 
-/// What a `money_moved` event says.
+/// The data of a `money_moved` event.
 #[derive(Deserialize)]
 struct MoneyMoved {
     account: String,
-    /// In cents; out of the account where it is negative.
+    /// In cents; a negative amount leaves the account.
     amount: i64,
 }
 
-/// The table, and beside it how far it has come.
+/// The table with its checkpoint.
 struct Accounts {
     database: tokio_postgres::Client,
     projection: String,
@@ -42,7 +42,7 @@ type Failure = Box<dyn Error + Send + Sync>;
 impl Accounts {
     async fn open(url: &str, projection: String) -> Result<Self, Failure> {
         let (database, connection) = tokio_postgres::connect(url, NoTls).await?;
-        // Whoever uses the database learns when its connection is gone.
+        // The next statement fails if the connection is lost.
         tokio::spawn(connection);
         let tables = "
             CREATE TABLE IF NOT EXISTS accounts (
@@ -92,7 +92,7 @@ impl ProjectionView for Accounts {
     }
 }
 
-/// Moves the checkpoint forward, in this generation; anything else means that somebody else is at work here.
+/// Moves the checkpoint forwards in this generation. Any other checkpoint means that another program works on the table.
 async fn advance(transaction: &Transaction<'_>, projection: &str, at: Checkpoint) -> Result<(), Failure> {
     let advance = "UPDATE projection_checkpoints SET checkpoint = $3
         WHERE projection = $1 AND generation = $2 AND checkpoint < $3";
@@ -107,11 +107,11 @@ fn numbers(at: Checkpoint) -> (i64, i64) {
     (at.generation.get().cast_signed(), at.offset.get().cast_signed())
 }
 
-/// Dies without a word, where a test wants it to.
+/// Kills the program where a test requires it.
 fn die(place: &str, at: Checkpoint) {
     if std::env::var("ACCOUNTS_CRASH").is_ok_and(|wanted| wanted == format!("{place}@{}", at.offset)) {
         let _ = std::process::Command::new("kill").args(["-KILL", &std::process::id().to_string()]).status();
-        // The signal is on its way.
+        // Until the signal arrives.
         std::thread::park();
     }
 }

@@ -1,20 +1,20 @@
 //! A handler that appends one line per event to a file, once, whenever it is killed.
 //!
-//! - The claim lets one program at a time work on an event. The file itself tells whether the effect has happened: a line
-//!   is written in one piece, and carries the event's id. A program that was killed between its effect and its word to the
-//!   broker is claimed for again, and finds its line.
-//! - The file is locked while it is looked through and written, and refuses a token lower than one it has seen for the
-//!   event: a worker that was stalled past its lease comes too late.
+//! - The claim lets one program at a time work on an event. The file itself shows whether the effect has happened: a line is
+//!   written with one write, and has the event's id. If a program is killed between its effect and its report to the broker,
+//!   the event is claimed again, and the next worker finds the line.
+//! - The file is locked while it is searched and written. A token below the highest one in the file for the event is refused:
+//!   that worker was stalled until after its lease had expired.
 //!
 //! ```sh
 //! cargo run -p event-broker-client --example append_once -- http://127.0.0.1:8087 ./effects.txt
 //! ```
 //!
-//! Lines are `id subject aggregateSequence token attempt`, with tabs between. With `-` behind the handler's name it works on the events whose
-//! ids it reads from standard input, whoever has delivered them, and says what became of each.
+//! Lines are `id subject aggregateSequence token attempt`, separated by tabs. With `-` after the handler's name it works on the
+//! events whose ids it reads from standard input, and prints the outcome of each.
 //!
-//! For the tests: `WORKER_CRASH=after-effect@7` kills it at that place of the event with that sequence,
-//! `WORKER_FAIL=subject` makes the work on that subject fail, `WORKER_PARALLEL` and `WORKER_ORDER` are options.
+//! For the tests: `WORKER_CRASH=after-effect@7` kills it at this point of the event with this sequence,
+//! `WORKER_FAIL=subject` makes the work on this subject fail, `WORKER_PARALLEL` and `WORKER_ORDER` are options.
 
 use contract::api::*;
 use contract::{Claim, StoredEvent, TopicId};
@@ -32,7 +32,7 @@ const TOPIC: &str = "gts.hx.core.events.topic.v1~vendor.bank.v1";
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// Appends an event's line, unless it is there.
+/// Appends an event's line, unless it exists.
 fn append(file: &Path, event: &StoredEvent, claim: &Claim) -> Result<(), Failure> {
     let subject = event.event()?.subject.unwrap_or_default();
     die("before-effect", event);
@@ -68,11 +68,11 @@ async fn work(file: Arc<PathBuf>, event: StoredEvent, claim: Claim) -> Result<()
     Ok(())
 }
 
-/// Dies without a word, where a test wants it to.
+/// Kills the program where a test requires it.
 fn die(place: &str, event: &StoredEvent) {
     if std::env::var("WORKER_CRASH").is_ok_and(|wanted| wanted == format!("{place}@{}", event.sequence)) {
         let _ = std::process::Command::new("kill").args(["-KILL", &std::process::id().to_string()]).status();
-        // The signal is on its way.
+        // Until the signal arrives.
         std::thread::park();
     }
 }
@@ -89,7 +89,7 @@ fn options() -> HandlerOptions {
     }
 }
 
-/// Says how the runner stands, line by line.
+/// Prints the state of the runner, line by line.
 async fn report(mut state: tokio::sync::watch::Receiver<RunnerState>) {
     let mut out = std::io::stdout();
     loop {
@@ -105,7 +105,7 @@ async fn report(mut state: tokio::sync::watch::Receiver<RunnerState>) {
     }
 }
 
-/// Works on events by their ids, as they are delivered.
+/// Works on events whose ids are delivered on standard input.
 async fn work_on_delivered(client: &Client, name: &str, file: Arc<PathBuf>) -> Result<(), Failure> {
     let mut out = std::io::stdout();
     for line in std::io::stdin().lock().lines() {

@@ -1,8 +1,7 @@
-//! Consume, process, produce: every event is answered by another, exactly once.
+//! Consume, process, produce: each event leads to another event, exactly once.
 //!
-//! The event that the work produces, the word that the work is done, and the offset are one append in the broker. Killed
-//! anywhere, either all of it is there or nothing is, and then the work is done again. No id of its own is needed, and
-//! nothing outside that remembers.
+//! The produced event, the completion and the offset are one append in the broker. Whenever the program is killed, either all
+//! of them are stored or none is, and then the work is done again. The program needs no id of its own and no other storage.
 //!
 //! ```sh
 //! cargo run -p event-broker-client --example consume_produce -- http://127.0.0.1:8087
@@ -16,7 +15,7 @@ use serde_json::json;
 use std::error::Error;
 
 const TOPIC: &str = "gts.hx.core.events.topic.v1~vendor.bank.v1";
-/// What is produced. Its event type is to be registered with a topic of its own, in the same log.
+/// The produced event type. Register it with a topic of its own, in the same log.
 pub(crate) const NOTED: &str = "gts.hyperspot.core.events.type.v1~vendor.bank.move_noted.v1";
 
 #[derive(Deserialize)]

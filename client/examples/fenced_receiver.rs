@@ -1,8 +1,8 @@
 //! A receiver that refuses a stale fencing token.
 //!
-//! A worker may stall: a long pause, a machine that sleeps. Its lease ends, somebody else takes over, and then it wakes and
-//! goes on where it was, for it does not know. Nothing on its side can help; the receiver can. Every claim has a token, and
-//! a later one has a higher one. So the receiver keeps, per account, the highest token it has seen, and refuses less.
+//! A worker may stall, for example on a suspended machine. Its lease expires and another worker takes over; then the first one
+//! resumes without knowing it. Only the receiver can prevent the second effect. Every claim has a fencing token, and a later
+//! claim has a higher one. So the receiver stores the highest token per account, and refuses a lower one.
 //!
 //! ```sh
 //! cargo run -p event-broker-client --example fenced_receiver -- http://127.0.0.1:8087
@@ -19,26 +19,25 @@ use uuid::Uuid;
 
 const TOPIC: &str = "gts.hx.core.events.topic.v1~vendor.bank.v1";
 
-/// Accounts that are charged, with what fences them. One that lives longer than a program keeps all of it together, in one
-/// transaction.
+/// The accounts with their fencing tokens. A receiver with a database stores both in one transaction.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Receiver(Arc<Mutex<HashMap<String, Account>>>);
 
 #[derive(Debug, Default)]
 struct Account {
     balance: i64,
-    /// The highest token that was here.
+    /// The highest token so far.
     highest: FencingToken,
-    /// What was counted: an event comes once, by whichever attempt.
+    /// The ids of events that were charged: an event is charged once, by any of its attempts.
     counted: HashSet<Uuid>,
 }
 
-/// Why a charge was not taken: somebody with a higher token was here.
+/// The refusal of a charge: a request with a higher token was received before.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct StaleToken(pub(crate) FencingToken);
 
 impl Receiver {
-    /// Charges an account, for an event, on behalf of whoever holds the token; answers what was charged in all.
+    /// Charges an account for an event, with a token; returns the total of the account.
     pub(crate) fn charge(
         &self,
         account: &str,
@@ -65,7 +64,7 @@ struct MoneyMoved {
     amount: i64,
 }
 
-/// The work on one event: what it says is charged, under the claim's token.
+/// The work on one event: charges its amount with the claim's token.
 pub(crate) async fn work(
     receiver: Receiver,
     event: StoredEvent,

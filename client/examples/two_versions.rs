@@ -1,17 +1,17 @@
 //! A projection during a rolling upgrade: producers of two versions, one view.
 //!
-//! `money_moved` says its amount in one way before the upgrade and in another after it:
+//! `money_moved` has its amount in one form before the upgrade and in another form after it:
 //!
 //! ```text
 //!   dataVersion 1.0   {"account": "a", "amount": "12.50"}      decimal text
 //!   dataVersion 2.0   {"account": "a", "cents": 1250}          a whole number
 //! ```
 //!
-//! - For a while both are published, in any order. The view takes the current version and the one before it, and comes to
-//!   the same whichever way an amount was said.
-//! - Another version is not guessed at: it stops the projection and is named, and nothing is lost. The program that
-//!   knows it goes on where this one stopped.
-//! - The view is in memory, so it is made again of all events whenever the program starts.
+//! - For some time both versions are published, in any order. The view accepts the current version and the one before it, with
+//!   the same result for the same amount.
+//! - An event of any other version stops the projection with an error that names it, and nothing is lost. A program that knows
+//!   the version continues where this one stopped.
+//! - The view is in memory, so it is rebuilt from all events whenever the program starts.
 //!
 //! ```sh
 //! cargo run -p event-broker-client --example two_versions -- http://127.0.0.1:8087
@@ -30,11 +30,11 @@ pub(crate) const TOPIC: &str = "gts.hx.core.events.topic.v1~vendor.bank.v1";
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Balances {
     cents: Arc<Mutex<BTreeMap<String, i64>>>,
-    /// A view in memory is empty when it begins, so it has its own checkpoint, which is as fleeting.
+    /// The view in memory is empty at the start, so it keeps its own checkpoint in memory too.
     at: Checkpoint,
 }
 
-/// What every version comes to.
+/// The data of an event, independent of its version.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct MoneyMoved {
     pub(crate) account: String,
@@ -44,7 +44,7 @@ pub(crate) struct MoneyMoved {
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 impl MoneyMoved {
-    /// Reads the version an event was published in.
+    /// Reads an event in the version in which it was published.
     pub(crate) fn read(version: Option<&str>, data: &str) -> Result<Self, Failure> {
         #[derive(Deserialize)]
         struct Decimal {
@@ -82,7 +82,7 @@ fn in_cents(amount: &str) -> Option<i64> {
 }
 
 impl Balances {
-    /// As they are now.
+    /// The current balances.
     pub(crate) fn all(&self) -> BTreeMap<String, i64> {
         self.cents.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -116,7 +116,7 @@ async fn main() -> Result<(), Failure> {
     let (balances, definition) = (Balances::default(), NewProjection::of_topic(TOPIC.parse()?));
     let mut runner = ProjectionRunner::new(Client::new(&broker)?, "balances", definition, balances.clone());
     let stop = async {
-        // Without signals there is only being killed, which does no harm here.
+        // If signals cannot be received, the program can only be killed, which does no harm here.
         let _ = tokio::signal::ctrl_c().await;
     };
     runner.run(stop).await.map_err(|stopped| stopped.to_string())?;

@@ -1,6 +1,6 @@
 //! The example that keeps a table in PostgreSQL: killed wherever it hurts, its table is that of a run never killed.
 
-use crate::stage::{Deadline, Stage, bank, moved};
+use crate::test_broker::{Deadline, TestBroker, bank, moved};
 use contract::api::*;
 use contract::{Offset, Projection};
 use log_postgres::testing::TestServer;
@@ -11,15 +11,15 @@ use std::time::Duration;
 
 const EVENTS: u64 = 12;
 
-/// A stage on which money was moved.
-async fn stage() -> Stage {
-    let stage = Stage::set(Vec::new()).await;
+/// A broker on which money was moved.
+async fn broker() -> TestBroker {
+    let broker = TestBroker::set(Vec::new()).await;
     for n in 1..=EVENTS {
         let account = format!("account-{}", n % 3);
         let amount = i64::try_from(n * n).unwrap() * if n % 4 == 0 { -1 } else { 1 };
-        stage.publish(moved(&account, None, &json!({"account": account, "amount": amount}))).await;
+        broker.publish(moved(&account, None, &json!({"account": account, "amount": amount}))).await;
     }
-    stage
+    broker
 }
 
 /// The example as it was built with these tests.
@@ -32,27 +32,27 @@ fn program() -> PathBuf {
 
 /// One projection: its name, its database, and the program that keeps its table.
 struct Case<'a> {
-    stage: &'a Stage,
+    broker: &'a TestBroker,
     server: &'a TestServer,
     database: String,
     name: String,
 }
 
 impl<'a> Case<'a> {
-    fn new(stage: &'a Stage, server: &'a TestServer, name: &str) -> Self {
-        Self { stage, server, database: server.create_database(), name: name.to_owned() }
+    fn new(broker: &'a TestBroker, server: &'a TestServer, name: &str) -> Self {
+        Self { broker, server, database: server.create_database(), name: name.to_owned() }
     }
 
     fn start(&self, crash: Option<&str>) -> Running {
         let mut command = Command::new(program());
-        command.args([&self.stage.url, &self.database, &self.name]).stdin(Stdio::null());
+        command.args([&self.broker.url, &self.database, &self.name]).stdin(Stdio::null());
         Running(command.envs(crash.map(|crash| ("ACCOUNTS_CRASH", crash))).spawn().unwrap())
     }
 
     /// Runs it until the broker knows that all events are applied, then asks it to stop.
     async fn complete(&self) -> Projection {
         let running = self.start(None);
-        let client = self.stage.client();
+        let client = self.broker.client();
         // It registers the projection itself.
         let deadline = Deadline::begin();
         while client.projection(&self.name).await.is_err() {
@@ -99,8 +99,8 @@ impl Drop for Running {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_anywhere_its_table_is_that_of_a_run_never_killed() {
-    let (stage, server) = (stage().await, TestServer::shared());
-    let undisturbed = Case::new(&stage, server, "undisturbed");
+    let (broker, server) = (broker().await, TestServer::shared());
+    let undisturbed = Case::new(&broker, server, "undisturbed");
     undisturbed.complete().await;
     let table = undisturbed.table();
     assert_eq!(table.lines().count(), 3, "{table}");
@@ -108,7 +108,7 @@ async fn killed_anywhere_its_table_is_that_of_a_run_never_killed() {
     for place in ["before-write", "before-commit", "before-telling"] {
         for event in [1, 7, EVENTS] {
             let crash = format!("{place}@{event}");
-            let case = Case::new(&stage, server, &crash.replace('@', "-"));
+            let case = Case::new(&broker, server, &crash.replace('@', "-"));
             case.die(&crash).await;
             // What is committed when it dies there, whatever the broker was told.
             let committed = if place == "before-telling" { event } else { event - 1 };
@@ -117,15 +117,15 @@ async fn killed_anywhere_its_table_is_that_of_a_run_never_killed() {
             assert_eq!((case.table(), case.checkpoint()), (table.clone(), format!("1|{EVENTS}")), "{crash}");
         }
     }
-    stage.close().await;
+    broker.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_again_and_again_its_table_is_that_of_a_run_never_killed() {
-    let (stage, server) = (stage().await, TestServer::shared());
-    let undisturbed = Case::new(&stage, server, "undisturbed");
+    let (broker, server) = (broker().await, TestServer::shared());
+    let undisturbed = Case::new(&broker, server, "undisturbed");
     undisturbed.complete().await;
-    let case = Case::new(&stage, server, "unlucky");
+    let case = Case::new(&broker, server, "unlucky");
     for event in 1..=EVENTS {
         for place in ["before-write", "before-commit", "before-telling"] {
             case.die(&format!("{place}@{event}")).await;
@@ -133,16 +133,16 @@ async fn killed_again_and_again_its_table_is_that_of_a_run_never_killed() {
     }
     case.complete().await;
     assert_eq!(case.table(), undisturbed.table());
-    stage.close().await;
+    broker.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_that_is_rebuilt_is_the_same_even_if_it_is_killed_meanwhile() {
-    let (stage, server) = (stage().await, TestServer::shared());
-    let case = Case::new(&stage, server, "rebuilt");
+    let (broker, server) = (broker().await, TestServer::shared());
+    let case = Case::new(&broker, server, "rebuilt");
     case.complete().await;
     let table = case.table();
-    stage.client().reset_projection("rebuilt", Offset(0)).await.unwrap();
+    broker.client().reset_projection("rebuilt", Offset(0)).await.unwrap();
     // It dies while it clears: nothing is cleared, and the generation is the old one.
     case.die("in-clear@0").await;
     assert_eq!((case.table(), case.checkpoint()), (table.clone(), format!("1|{EVENTS}")));
@@ -150,22 +150,22 @@ async fn a_table_that_is_rebuilt_is_the_same_even_if_it_is_killed_meanwhile() {
     assert_eq!(case.checkpoint(), "2|4");
     let projection = case.complete().await;
     assert_eq!((projection.generation.get(), case.table()), (2, table));
-    stage.close().await;
+    broker.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_poison_event_is_named_on_the_way_out() {
-    let (stage, server) = (stage().await, TestServer::shared());
-    let bad = stage.publish(moved("account-1", None, &json!({"account": "account-1", "amount": "much"}))).await;
-    let case = Case::new(&stage, server, "poisoned");
+    let (broker, server) = (broker().await, TestServer::shared());
+    let bad = broker.publish(moved("account-1", None, &json!({"account": "account-1", "amount": "much"}))).await;
+    let case = Case::new(&broker, server, "poisoned");
     let mut command = Command::new(program());
-    command.args([&stage.url, &case.database, &case.name]).stdin(Stdio::null());
+    command.args([&broker.url, &case.database, &case.name]).stdin(Stdio::null());
     let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("projection poisoned cannot apply event"), "{said}");
     assert!(said.contains(&format!("sequence {bad} of {}", bank())), "{said}");
     assert_eq!(case.checkpoint(), format!("1|{EVENTS}"));
-    assert_eq!(stage.client().projection("poisoned").await.unwrap().checkpoint, Offset(EVENTS));
-    stage.close().await;
+    assert_eq!(broker.client().projection("poisoned").await.unwrap().checkpoint, Offset(EVENTS));
+    broker.close().await;
 }

@@ -1,6 +1,6 @@
 //! Subscriptions, pools, jobs, tasks and replays, over HTTP and in process: the same script has the same results.
 
-use crate::stage::{Stage, bank, moved};
+use crate::test_broker::{TestBroker, bank, moved};
 use contract::api::*;
 use contract::{
     DispatchMode, Error, JobFilter, JobStatus, NewReplay, NewSubscription, NewTask, Pool, PoolChange, ProducerId,
@@ -123,9 +123,9 @@ async fn jobs(broker: &dyn EventBroker, results: &mut Results) -> Result<()> {
     broker.resume_dispatch(Some(&by)).await
 }
 
-async fn script(stage: &Stage, broker: &dyn EventBroker) -> Vec<String> {
+async fn script(server: &TestBroker, broker: &dyn EventBroker) -> Vec<String> {
     for _ in 0..3 {
-        stage.publish(moved("a", None, &json!({"account": "a", "amount": 1}))).await;
+        server.publish(moved("a", None, &json!({"account": "a", "amount": 1}))).await;
     }
     let mut results = Results::default();
     subscriptions(broker, &mut results).await.unwrap();
@@ -139,7 +139,7 @@ async fn over_http_dispatch_answers_and_refuses_as_in_process() {
     let mut config = Config::default();
     (config.dispatch.enabled, config.dispatch.allow_private_targets) = (false, true);
     config.dispatch.secret_key = Some(SecretKey("0123456789abcdef0123456789abcdef".to_owned()));
-    let (near, far) = (Stage::with(config.clone(), Vec::new()).await, Stage::with(config, Vec::new()).await);
+    let (near, far) = (TestBroker::with(config.clone(), Vec::new()).await, TestBroker::with(config, Vec::new()).await);
     let (in_process, over_http) = (script(&near, near.broker.as_ref()).await, script(&far, &far.client()).await);
     for (near, far) in in_process.iter().zip(&over_http) {
         assert_eq!(near, far);

@@ -1,17 +1,17 @@
-//! Stands between a client and its broker, and keeps answers back: the request is carried out, and nobody learns of it.
+//! A proxy between a client and its broker that loses responses: the request has its effect, and its response never arrives.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-pub(crate) struct Meddler {
+pub(crate) struct LossyProxy {
     pub(crate) url: String,
     kept_back: Arc<Mutex<HashSet<String>>>,
 }
 
-impl Meddler {
-    /// Keeps back the first answer to each request whose first line has this in it.
+impl LossyProxy {
+    /// Drops the first response to each request whose first line contains this text.
     pub(crate) async fn before(broker: &str, wanted: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -27,13 +27,13 @@ impl Meddler {
         Self { url, kept_back }
     }
 
-    /// How many answers were kept back so far.
+    /// How many responses were dropped so far.
     pub(crate) fn kept_back(&self) -> usize {
         self.kept_back.lock().unwrap().len()
     }
 }
 
-/// Passes requests and answers on until one side leaves, or an answer is kept back.
+/// Forwards requests and responses until one side closes, or a response is dropped.
 async fn between(client: TcpStream, broker: &str, wanted: &str, notes: &Mutex<HashSet<String>>) -> Option<()> {
     let broker = TcpStream::connect(broker).await.ok()?;
     let (mut client, mut broker) = (BufReader::new(client), BufReader::new(broker));

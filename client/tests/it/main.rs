@@ -9,14 +9,14 @@
 )]
 
 mod accounts;
-mod asking;
 mod dispatch;
 mod handler;
-mod meddler;
-mod pretend;
+mod lossy_proxy;
 mod recipes;
+mod requests;
 mod runner;
-mod stage;
+mod scripted_broker;
 mod starting;
+mod test_broker;
 mod verbs;
 mod versions;

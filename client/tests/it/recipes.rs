@@ -1,4 +1,4 @@
-//! The examples of handlers: a receiver that fences, and events that are produced with the word that the work is done.
+//! The examples of handlers: a receiver that checks fencing tokens, and events that are produced with the completion.
 
 #[path = "../../examples/consume_produce.rs"]
 #[allow(dead_code, reason = "its `main` is for people")]
@@ -7,8 +7,8 @@ mod consume_produce;
 #[allow(dead_code, reason = "its `main` is for people")]
 mod fenced_receiver;
 
-use crate::meddler::Meddler;
-use crate::stage::{Deadline, Stage, bank, moved};
+use crate::lossy_proxy::LossyProxy;
+use crate::test_broker::{Deadline, TestBroker, bank, moved};
 use consume_produce::{NOTED, note};
 use contract::api::*;
 use contract::{
@@ -39,17 +39,17 @@ async fn claim(client: &Client, owner: &str) -> Claim {
 
 #[tokio::test]
 async fn a_worker_that_stalled_past_its_lease_is_refused_by_the_receiver_and_by_the_broker() {
-    let stage = Stage::set(Vec::new()).await;
-    let (client, receiver) = (stage.client(), Receiver::default());
-    stage.publish(moved("a", None, &json!({"account": "a", "amount": 5}))).await;
+    let server = TestBroker::set(Vec::new()).await;
+    let (client, receiver) = (server.client(), Receiver::default());
+    server.publish(moved("a", None, &json!({"account": "a", "amount": 5}))).await;
     let event = client.read(TopicRead::all(bank())).await.unwrap().items.remove(0);
-    // The first one stalls: not a word until its lease is over and somebody else has the event.
+    // The first worker stalls until its lease has expired and another worker has the event.
     let stalled = claim(&client, "one").await;
     let taken_over = claim(&client, "two").await;
     assert!(taken_over.token > stalled.token && taken_over.attempt == 2);
     fenced_receiver::work(receiver.clone(), event.clone(), taken_over.clone()).await.unwrap();
     assert_eq!(receiver.charge("a", 5, event.id, taken_over.token), Ok(5), "an event counts once");
-    // Then it wakes and goes on.
+    // Then it resumes.
     assert_eq!(receiver.charge("a", 5, event.id, stalled.token), Err(StaleToken(taken_over.token)));
     let refused = fenced_receiver::work(receiver.clone(), event, stalled.clone()).await.unwrap_err();
     assert!(refused.to_string().starts_with("StaleToken: Token"), "{refused}");
@@ -60,26 +60,26 @@ async fn a_worker_that_stalled_past_its_lease_is_refused_by_the_receiver_and_by_
         assert_eq!(answer.unwrap_err().kind(), Kind::ClaimLost);
     }
     client.complete_claim(&taken_over.id, Completion::of(taken_over.token), None).await.unwrap();
-    stage.close().await;
+    server.close().await;
 }
 
-async fn stage_of_notes() -> Stage {
-    let stage = Stage::set(Vec::new()).await;
-    stage.broker.register_topic(NewTopic::new(notes())).await.unwrap();
+async fn broker_with_notes() -> TestBroker {
+    let server = TestBroker::set(Vec::new()).await;
+    server.broker.register_topic(NewTopic::new(notes())).await.unwrap();
     let mut event_type = NewEventType::new(NOTED.parse().unwrap());
     event_type.topic = Some(notes());
-    stage.broker.register_event_type(event_type).await.unwrap();
-    stage
+    server.broker.register_event_type(event_type).await.unwrap();
+    server
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_event_is_answered_by_one_however_often_the_word_that_it_is_done_is_lost() {
     const EVENTS: u64 = 20;
-    let stage = stage_of_notes().await;
+    let server = broker_with_notes().await;
     for n in 0..EVENTS {
-        stage.publish(moved(&format!("a-{}", n % 5), None, &json!({"account": "a", "amount": n}))).await;
+        server.publish(moved(&format!("a-{}", n % 5), None, &json!({"account": "a", "amount": n}))).await;
     }
-    let meddler = Meddler::before(&stage.url, ":done HTTP").await;
+    let meddler = LossyProxy::before(&server.url, ":done HTTP").await;
     let runner =
         HandlerRunner::new(Client::new(&meddler.url).unwrap(), "notes", bank(), HandlerOptions::default(), note);
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
@@ -90,37 +90,37 @@ async fn every_event_is_answered_by_one_however_often_the_word_that_it_is_done_i
         deadline.check("the events that are produced");
         let after = contract::Offset(produced.len() as u64);
         let read = TopicRead::all(notes()).after(after);
-        produced.extend(stage.broker.wait(read, Duration::from_secs(30)).await.unwrap().items);
+        produced.extend(server.broker.wait(read, Duration::from_secs(30)).await.unwrap().items);
     }
-    // All of the words are lost the first time, and all of them come.
-    while stage.broker.consumer_group("notes").await.is_ok_and(|it| it.topics[0].committed_offset.get() < EVENTS) {
+    // The first response to every report is lost, and every report has its effect.
+    while server.broker.consumer_group("notes").await.is_ok_and(|it| it.topics[0].committed_offset.get() < EVENTS) {
         deadline.check("the last offset");
         tokio::task::yield_now().await;
     }
     drop(stop);
     running.await.unwrap().unwrap();
     assert_eq!(meddler.kept_back(), EVENTS as usize);
-    let events = stage.broker.read(TopicRead::all(notes())).await.unwrap().items;
+    let events = server.broker.read(TopicRead::all(notes())).await.unwrap().items;
     let mut causes: Vec<_> = events.iter().map(|it| it.event().unwrap().causation_id.unwrap()).collect();
     causes.sort_unstable();
     causes.dedup();
     assert_eq!((events.len(), causes.len()), (EVENTS as usize, EVENTS as usize));
-    stage.close().await;
+    server.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_produced_event_that_is_refused_is_a_failure_of_the_work() {
-    let stage = Stage::set(Vec::new()).await;
-    // Nobody has registered what it produces.
+    let server = TestBroker::set(Vec::new()).await;
+    // The produced event type is not registered.
     let terms = NewHandler { max_attempts: Some(2), backoff: Some("PT0S".parse().unwrap()), ..NewHandler::default() };
-    stage.broker.put_handler("notes", terms).await.unwrap();
-    stage.publish(moved("a", None, &json!({"account": "a", "amount": 1}))).await;
-    let runner = HandlerRunner::new(stage.client(), "notes", bank(), HandlerOptions::default(), note);
+    server.broker.put_handler("notes", terms).await.unwrap();
+    server.publish(moved("a", None, &json!({"account": "a", "amount": 1}))).await;
+    let runner = HandlerRunner::new(server.client(), "notes", bank(), HandlerOptions::default(), note);
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = tokio::spawn(runner.run(async { drop(stopped.await) }));
     let letter = loop {
         if let Some(letter) =
-            stage.broker.dead_letters(&DeadLetterFilter::default(), None, 1).await.unwrap().items.pop()
+            server.broker.dead_letters(&DeadLetterFilter::default(), None, 1).await.unwrap().items.pop()
         {
             break letter;
         }
@@ -130,5 +130,5 @@ async fn a_produced_event_that_is_refused_is_a_failure_of_the_work() {
     running.await.unwrap().unwrap();
     assert_eq!((letter.exc_class.as_str(), letter.attempts.len()), (Kind::Validation.code(), 2));
     assert!(letter.exc_msg.contains("/events/0/type"), "{}", letter.exc_msg);
-    stage.close().await;
+    server.close().await;
 }

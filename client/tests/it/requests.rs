@@ -1,7 +1,7 @@
-//! Asking: what goes over the wire, what comes back, and what is asked again.
+//! Requests: what is sent, what is received, and what is repeated.
 
-use crate::pretend::{Pretend, Reply};
-use crate::stage::{Stage, bank, moved};
+use crate::scripted_broker::{Reply, ScriptedBroker};
+use crate::test_broker::{TestBroker, bank, moved};
 use contract::api::*;
 use contract::{
     EventFilter, Generation, Kind, LogRead, NewCheckpoint, NewProjection, Offset, Position, PublishOutcome,
@@ -11,14 +11,14 @@ use event_broker_client::{Client, RetryPolicy, WaitFor};
 use serde_json::json;
 use std::time::Duration;
 
-/// Waits that a test can afford.
+/// Short waits.
 const RETRY: RetryPolicy =
     RetryPolicy { tries_max: 4, first_wait: Duration::from_millis(1), wait_max: Duration::from_millis(20) };
 
 #[tokio::test]
 async fn what_is_published_is_read_waited_for_and_followed() {
-    let stage = Stage::set(Vec::new()).await;
-    let client = stage.client();
+    let server = TestBroker::set(Vec::new()).await;
+    let client = server.client();
     let data = json!({"account": "a", "amount": 5});
     let published = client.publish(moved("a", None, &data), None).await.unwrap();
     assert_eq!((published.outcome, published.event.sequence), (PublishOutcome::Created, Sequence(1)));
@@ -44,13 +44,13 @@ async fn what_is_published_is_read_waited_for_and_followed() {
     };
     let log = client.read_log(LogRead { after: Position(0), limit: 10, filter }).await.unwrap();
     assert_eq!((log.items, log.next_position >= second.event.position), (vec![second.event], true));
-    stage.close().await;
+    server.close().await;
 }
 
 #[tokio::test]
 async fn a_projection_is_put_moved_waited_for_and_reset() {
-    let stage = Stage::set(Vec::new()).await;
-    let client = stage.client();
+    let server = TestBroker::set(Vec::new()).await;
+    let client = server.client();
     let definition = NewProjection::of_topic(bank()).filtered("has(data)");
     let RegisterOutcome::Created(made) = client.put_projection("a/b c", definition.clone()).await.unwrap() else {
         panic!()
@@ -75,7 +75,7 @@ async fn a_projection_is_put_moved_waited_for_and_reset() {
     let refused = client.put_projection("x", NewProjection::of_topic(bank()).filtered("(")).await.unwrap_err();
     assert_eq!((refused.kind(), refused.violations()[0].pointer.as_str()), (Kind::Validation, "/filter"));
     assert_eq!(client.projection("x").await.unwrap_err().kind(), Kind::NotFound);
-    stage.close().await;
+    server.close().await;
 }
 
 fn problem(status: u16, code: &str) -> Reply {
@@ -95,7 +95,7 @@ fn projection() -> Reply {
 async fn a_read_is_asked_again_when_the_broker_is_full_away_or_breaks_off() {
     let full = problem(429, "EVENT_BROKER_OVERLOADED");
     let away = problem(503, "EVENT_BROKER_UNAVAILABLE");
-    let pretend = Pretend::with(vec![full, away, None, projection()]);
+    let pretend = ScriptedBroker::with(vec![full, away, None, projection()]);
     let client = Client::new(&pretend.url).unwrap().retrying(RETRY);
     client.projection("p").await.unwrap();
     assert_eq!(pretend.asked(), ["GET /v1/projections/p"; 4]);
@@ -103,7 +103,7 @@ async fn a_read_is_asked_again_when_the_broker_is_full_away_or_breaks_off() {
 
 #[tokio::test]
 async fn after_enough_tries_the_last_answer_counts() {
-    let pretend = Pretend::with(vec![None, None, None, problem(503, "EVENT_BROKER_UNAVAILABLE"), projection()]);
+    let pretend = ScriptedBroker::with(vec![None, None, None, problem(503, "EVENT_BROKER_UNAVAILABLE"), projection()]);
     let client = Client::new(&pretend.url).unwrap().retrying(RETRY);
     let error = client.projection("p").await.unwrap_err();
     assert_eq!((error.kind(), error.detail()), (Kind::Unavailable, "d"));
@@ -112,7 +112,7 @@ async fn after_enough_tries_the_last_answer_counts() {
 
 #[tokio::test]
 async fn a_refusal_is_not_asked_again() {
-    let pretend = Pretend::with(vec![problem(404, "EVENT_BROKER_NOT_FOUND"), projection()]);
+    let pretend = ScriptedBroker::with(vec![problem(404, "EVENT_BROKER_NOT_FOUND"), projection()]);
     let client = Client::new(&pretend.url).unwrap().retrying(RETRY);
     assert_eq!(client.projection("p").await.unwrap_err().kind(), Kind::NotFound);
     assert_eq!(pretend.asked().len(), 1);
@@ -122,7 +122,7 @@ async fn a_refusal_is_not_asked_again() {
 async fn a_reset_is_sent_again_under_the_key_of_its_call() {
     let in_flight = problem(409, "idempotency_key_in_flight");
     let replies = vec![problem(429, "EVENT_BROKER_OVERLOADED"), None, in_flight, projection(), projection()];
-    let pretend = Pretend::with(replies);
+    let pretend = ScriptedBroker::with(replies);
     let client = Client::new(&pretend.url).unwrap().retrying(RETRY);
     client.reset_projection("p", Offset(7)).await.unwrap();
     client.reset_projection("p", Offset(7)).await.unwrap();
@@ -136,11 +136,11 @@ async fn a_reset_is_sent_again_under_the_key_of_its_call() {
 async fn one_call_takes_no_longer_than_its_total() {
     let replies =
         || problem(503, "EVENT_BROKER_UNAVAILABLE").map(|(status, _, body)| (status, "retry-after: 60\r\n", body));
-    let pretend = Pretend::with(vec![replies(), projection()]);
+    let pretend = ScriptedBroker::with(vec![replies(), projection()]);
     let client = Client::new(&pretend.url).unwrap().retrying(RETRY).within(Duration::from_secs(10));
     let error = client.projection("p").await.unwrap_err();
     assert_eq!((error.kind(), error.retry_after_seconds()), (Kind::Unavailable, Some(60)));
-    // An answer that never comes.
+    // A response that never arrives.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
     let client = Client::new(&url).unwrap().within(Duration::from_millis(50));
@@ -149,7 +149,7 @@ async fn one_call_takes_no_longer_than_its_total() {
 
 #[tokio::test]
 async fn an_event_is_published_again_under_the_same_id() {
-    let pretend = Pretend::with(vec![None, problem(409, "EVENT_BROKER_EVENT_ID_REUSE")]);
+    let pretend = ScriptedBroker::with(vec![None, problem(409, "EVENT_BROKER_EVENT_ID_REUSE")]);
     let client = Client::new(&pretend.url).unwrap().retrying(RETRY);
     let refused = client.publish(moved("a", None, &json!({})), None).await.unwrap_err();
     assert_eq!(refused.kind(), Kind::EventIdReuse);

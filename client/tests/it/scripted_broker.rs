@@ -1,13 +1,13 @@
-//! A broker of a few words: it gives each request the next answer of a list, and remembers what it was asked.
+//! A scripted broker: it sends the next response of a list to each request, and records the requests.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// What comes to a request; `None`: the connection breaks off.
+/// The response to a request; `None`: the connection breaks off.
 pub(crate) type Reply = Option<(u16, &'static str, String)>;
 
-pub(crate) struct Pretend {
+pub(crate) struct ScriptedBroker {
     pub(crate) url: String,
     asked: Arc<Mutex<Vec<Asked>>>,
 }
@@ -15,7 +15,7 @@ pub(crate) struct Pretend {
 /// A request's first line with its body, and its `Idempotency-Key`.
 type Asked = (String, Option<String>);
 
-impl Pretend {
+impl ScriptedBroker {
     pub(crate) fn with(replies: Vec<Reply>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -25,12 +25,12 @@ impl Pretend {
         Self { url, asked }
     }
 
-    /// What it was asked so far.
+    /// The requests so far.
     pub(crate) fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().iter().map(|(asked, _)| asked.clone()).collect()
     }
 
-    /// The keys it was asked under so far.
+    /// The idempotency keys of the requests so far.
     pub(crate) fn keys(&self) -> Vec<Option<String>> {
         self.asked.lock().unwrap().iter().map(|(_, key)| key.clone()).collect()
     }

@@ -19,11 +19,11 @@ pub(crate) fn bank() -> TopicId {
     "gts.hx.core.events.topic.v1~vendor.bank.v1".parse().unwrap()
 }
 
-/// The end of a wait: a test that waits for longer fails, and says for what.
+/// The deadline of a wait: a test that waits longer fails with the reason for the wait.
 pub(crate) struct Deadline(Instant);
 
 impl Deadline {
-    /// Longer than anything here may take.
+    /// Longer than any wait may take.
     pub(crate) fn begin() -> Self {
         Self(Instant::now() + Duration::from_secs(120))
     }
@@ -33,15 +33,15 @@ impl Deadline {
     }
 }
 
-pub(crate) struct Stage {
+pub(crate) struct TestBroker {
     pub(crate) broker: Arc<Broker>,
     pub(crate) url: String,
     stop: oneshot::Sender<()>,
     server: JoinHandle<Result<(), usize>>,
 }
 
-impl Stage {
-    /// With the examples' topic and type; the type has these versions, or takes anything.
+impl TestBroker {
+    /// A broker with the examples' topic and type; the type has these versions, or accepts any object.
     pub(crate) async fn set(versions: Vec<NewVersion>) -> Self {
         Self::with(Config::default(), versions).await
     }
@@ -67,7 +67,7 @@ impl Stage {
         Client::new(&self.url).unwrap()
     }
 
-    /// Publishes one event; answers its sequence.
+    /// Publishes one event; returns its sequence.
     pub(crate) async fn publish(&self, event: NewEvent) -> u64 {
         self.broker.publish(event, None).await.unwrap().event.sequence.get()
     }

@@ -1,6 +1,6 @@
-//! Every verb of the contract, over HTTP and in process: the same script comes to the same.
+//! Every method of the contract, over HTTP and in process: the same script has the same results.
 
-use crate::stage::{Stage, bank, moved};
+use crate::test_broker::{TestBroker, bank, moved};
 use contract::api::*;
 use contract::{
     AggregateRead, AggregateSequence, Atomicity, BulkResolveRequest, ClaimCompletion, ClaimError, ClaimFailure,
@@ -24,7 +24,7 @@ fn opened() -> EventTypeId {
     "gts.hyperspot.core.events.type.v1~vendor.bank.account_opened.v1".parse().unwrap()
 }
 
-/// What was answered, line by line; times and ids of the broker's own making are left out.
+/// The results, line by line, without times and ids that a broker makes.
 #[derive(Default)]
 struct Said(Vec<String>);
 
@@ -51,7 +51,7 @@ impl Said {
     }
 }
 
-/// Everything a refusal says; what only a server can know is left out.
+/// All members of a refusal, except those that only a server adds.
 fn refusal(error: &Error) -> String {
     let extras = (error.actual(), error.earliest(), error.resume_offset(), error.stored());
     format!("{:?} {} {:?} {extras:?}", error.kind(), error.detail(), error.violations())
@@ -281,7 +281,7 @@ async fn script(broker: &dyn EventBroker) -> Vec<String> {
 
 #[tokio::test]
 async fn over_http_every_verb_answers_and_refuses_as_in_process() {
-    let (near, far) = (Stage::set(Vec::new()).await, Stage::set(Vec::new()).await);
+    let (near, far) = (TestBroker::set(Vec::new()).await, TestBroker::set(Vec::new()).await);
     let (in_process, over_http) = (script(near.broker.as_ref()).await, script(&far.client()).await);
     for (near, far) in in_process.iter().zip(&over_http) {
         assert_eq!(near, far);

@@ -4,7 +4,7 @@
 #[allow(dead_code, reason = "its `main` is for people")]
 mod two_versions;
 
-use crate::stage::{Stage, bank, moved};
+use crate::test_broker::{TestBroker, bank, moved};
 use contract::api::*;
 use contract::{EventTypeId, NewProjection, NewVersion, Offset, Sequence};
 use event_broker_client::RetryPolicy;
@@ -23,11 +23,11 @@ fn versions() -> Vec<NewVersion> {
 
 #[tokio::test]
 async fn both_versions_come_to_the_same_while_producers_are_upgraded_one_by_one() {
-    let stage = Stage::set(versions()).await;
+    let server = TestBroker::set(versions()).await;
     let balances = Balances::default();
     let mut runner =
-        ProjectionRunner::new(stage.client(), "balances", NewProjection::of_topic(bank()), balances.clone());
-    stage.client().put_projection("balances", NewProjection::of_topic(bank())).await.unwrap();
+        ProjectionRunner::new(server.client(), "balances", NewProjection::of_topic(bank()), balances.clone());
+    server.client().put_projection("balances", NewProjection::of_topic(bank())).await.unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = tokio::spawn(async move { runner.run(async { drop(stopped.await) }).await });
     // Old, old, new, old, new: two producers, one of which is upgraded first.
@@ -38,35 +38,35 @@ async fn both_versions_come_to_the_same_while_producers_are_upgraded_one_by_one(
         ("a", "1.0", json!({"account": "a", "amount": "-1.01"})),
         ("b", "2.0", json!({"account": "b", "cents": 1})),
     ] {
-        stage.publish(moved(account, Some(version), &data)).await;
+        server.publish(moved(account, Some(version), &data)).await;
     }
-    stage.client().wait_for_projection("balances", Offset(5), Duration::from_secs(30)).await.unwrap();
+    server.client().wait_for_projection("balances", Offset(5), Duration::from_secs(30)).await.unwrap();
     assert_eq!(balances.all().into_iter().collect::<Vec<_>>(), [("a".to_owned(), 899), ("b".to_owned(), 100)]);
     drop(stop);
     running.await.unwrap().unwrap();
-    stage.close().await;
+    server.close().await;
 }
 
 #[tokio::test]
 async fn a_version_nobody_has_told_it_of_stops_the_projection_and_is_named() {
-    let stage = Stage::set(versions()).await;
-    stage.publish(moved("a", Some("2.0"), &json!({"account": "a", "cents": 1}))).await;
-    let event_type: EventTypeId = crate::stage::MOVED.parse().unwrap();
+    let server = TestBroker::set(versions()).await;
+    server.publish(moved("a", Some("2.0"), &json!({"account": "a", "cents": 1}))).await;
+    let event_type: EventTypeId = crate::test_broker::MOVED.parse().unwrap();
     let third = NewVersion::json_schema("3.0".parse().unwrap(), json!({"type": "object"}));
-    stage.broker.add_version(&event_type, third).await.unwrap();
-    stage.broker.finalise_version(&event_type, "3.0".parse().unwrap()).await.unwrap();
-    stage.publish(moved("a", Some("3.0"), &json!({"account": "a", "parts": [1]}))).await;
+    server.broker.add_version(&event_type, third).await.unwrap();
+    server.broker.finalise_version(&event_type, "3.0".parse().unwrap()).await.unwrap();
+    server.publish(moved("a", Some("3.0"), &json!({"account": "a", "parts": [1]}))).await;
     let apply = RetryPolicy { tries_max: 2, first_wait: Duration::from_millis(1), wait_max: Duration::from_millis(1) };
     let balances = Balances::default();
-    let runner = ProjectionRunner::new(stage.client(), "balances", NewProjection::of_topic(bank()), balances.clone());
+    let runner = ProjectionRunner::new(server.client(), "balances", NewProjection::of_topic(bank()), balances.clone());
     let mut runner = runner.with(ProjectionOptions { apply, ..ProjectionOptions::default() });
     let stopped = runner.run(std::future::pending()).await.unwrap_err();
     let ProjectionError::Poison { topic, sequence, .. } = &stopped else { panic!("{stopped}") };
     assert_eq!((topic.as_ref(), *sequence), (Some(&bank()), Sequence(2)));
     assert!(stopped.to_string().contains("does not know version 3.0"), "{stopped}");
-    assert_eq!(stage.client().projection("balances").await.unwrap().checkpoint, Offset(1));
+    assert_eq!(server.client().projection("balances").await.unwrap().checkpoint, Offset(1));
     assert_eq!(balances.all()["a"], 1);
-    stage.close().await;
+    server.close().await;
 }
 
 #[test]
