@@ -1,7 +1,7 @@
-//! What one address holds of the budgets, so that none takes everything.
+//! What one address holds of the budgets, so that no address can take everything.
 //!
-//! - An address is counted from its first connection to its last ([`AddressUsage`]); who it is, is the server's business.
-//! - The task of a request knows its caller ([`on_behalf_of`]), and budgets charge that one.
+//! - An address is counted from its first connection to its last ([`AddressUsage`]); the server knows which address it is.
+//! - The task of a request knows its caller ([`on_behalf_of`]), and budgets charge that caller.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ pub(crate) struct AddressUsage {
     heads: AddressAccount,
 }
 
-/// Bytes of one budget.
+/// The bytes of one budget that an address holds.
 #[derive(Default)]
 pub(super) struct AddressAccount {
     bytes: AtomicUsize,
@@ -28,50 +28,50 @@ pub(super) struct AddressAccount {
     freed: Notify,
 }
 
-/// What one address may hold of a budget.
+/// The share of a budget that one address may hold.
 #[derive(Clone, Copy)]
 pub(crate) struct AddressLimit {
     pub(super) account: fn(&AddressUsage) -> &AddressAccount,
     pub(super) bytes: usize,
-    /// What is left of them to small rooms.
+    /// The part of it that is kept for small reservations.
     pub(super) reserve: usize,
 }
 
 impl AddressLimit {
-    /// Of request bodies.
+    /// The share of request bodies.
     pub(crate) const fn of_bodies(bytes: usize, reserve: usize) -> Self {
         Self { account: |usage| &usage.bodies, bytes, reserve }
     }
 
-    /// Of imports.
+    /// The share of imports.
     pub(crate) const fn of_imports(bytes: usize) -> Self {
         Self { account: |usage| &usage.imports, bytes, reserve: 0 }
     }
 
-    /// Of heads of requests.
+    /// The share of heads of requests.
     pub(crate) const fn of_heads(bytes: usize) -> Self {
         Self { account: |usage| &usage.heads, bytes, reserve: 0 }
     }
 
-    /// Of answers.
+    /// The share of responses.
     pub(crate) const fn of_answers(bytes: usize) -> Self {
         Self { account: |usage| &usage.answers, bytes, reserve: 0 }
     }
 }
 
 impl AddressAccount {
-    /// Bytes that are held.
+    /// The bytes that are held.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Counts so many bytes more, if there are no more than `most` then.
+    /// Adds bytes, if the sum is at most `most`.
     pub(super) fn charge(&self, bytes: usize, most: usize) -> bool {
         let add = |held: usize| held.checked_add(bytes).filter(|held| *held <= most);
         bytes == 0 || self.bytes.fetch_update(Ordering::SeqCst, Ordering::Relaxed, add).is_ok()
     }
 
-    /// The same, as soon as it can be done. It is given back unless it is kept.
+    /// The same, but waits until it is possible. The charge is refunded unless it is kept.
     pub(super) async fn charge_soon(&self, bytes: usize, most: usize) -> AddressCharge<'_> {
         let _waiting = WaitingCharge::new(&self.waiting);
         loop {
@@ -83,7 +83,7 @@ impl AddressAccount {
         }
     }
 
-    /// Gives bytes back.
+    /// Subtracts bytes.
     pub(super) fn refund(&self, bytes: usize) {
         if bytes > 0 {
             self.bytes.fetch_sub(bytes, Ordering::SeqCst);
@@ -94,14 +94,14 @@ impl AddressAccount {
     }
 }
 
-/// Bytes that were counted for a room that is not there yet.
+/// Bytes that were charged for a reservation that is not complete yet.
 pub(super) struct AddressCharge<'a> {
     account: &'a AddressAccount,
     bytes: usize,
 }
 
 impl AddressCharge<'_> {
-    /// The room is there, and gives them back.
+    /// The reservation is complete, and refunds the bytes itself.
     pub(super) fn keep(mut self) {
         self.bytes = 0;
     }
@@ -113,7 +113,7 @@ impl Drop for AddressCharge<'_> {
     }
 }
 
-/// Counts those that wait, also when they stop waiting.
+/// Counts a waiting charge until it is dropped.
 struct WaitingCharge<'a>(&'a AtomicUsize);
 
 impl<'a> WaitingCharge<'a> {
@@ -129,17 +129,17 @@ impl Drop for WaitingCharge<'_> {
     }
 }
 
-/// Runs `work`, whose rooms are charged to this address.
+/// Runs `work`; its reservations are charged to this address.
 pub(crate) async fn on_behalf_of<F: Future>(usage: Arc<AddressUsage>, work: F) -> F::Output {
     CALLER.scope(usage, work).await
 }
 
-/// The same for work that does not wait.
+/// The same for synchronous work.
 pub(crate) fn at_once_on_behalf_of<T>(usage: &Arc<AddressUsage>, work: impl FnOnce() -> T) -> T {
     CALLER.sync_scope(Arc::clone(usage), work)
 }
 
-/// The address that the task at work is charged to.
+/// The address to which the current task is charged.
 pub(super) fn caller() -> Option<Arc<AddressUsage>> {
     CALLER.try_with(Clone::clone).ok()
 }

@@ -1,27 +1,27 @@
-//! Room for a page of events, from before it is read until its answer has been sent.
+//! Memory for a page of events, from before it is read until its response has been sent.
 //!
-//! - How large a page becomes is known only when it has been read. So the reader first takes room for a large page, or for
-//!   less where there is less, reads no more than that, and then gives back what the page does not need.
-//! - A reader that waits holds no room: it takes some when there is something to read.
-//! - The room is found by the task that reads ([`PageRoom::scope`]); who reads outside of such a scope is not an answer to
-//!   a client and takes none.
+//! - The size of a page is known only when it has been read. So the reader first reserves memory for a large page, or less if
+//!   there is less, reads at most that many bytes, and then releases what the page does not need.
+//! - A reader that waits has no reservation: it reserves when there is something to read.
+//! - The reservation belongs to the task that reads ([`PageBudget::scope`]). A read outside of such a scope is not for a response
+//!   and reserves nothing.
 
 use super::{ByteBudget, ByteReservation};
 use contract::{Result, limits};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Most bytes of events in one page; the first event is always given.
+/// Most bytes of events in one page; the first event is always included.
 pub(crate) const PAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// What reading a page takes at least: an event of the largest size, and what is around it.
+/// The minimum reservation for a page: an event of the largest size, and its envelope.
 pub(crate) const PAGE_ROOM_MIN: usize = limits::EVENT_BYTES_MAX + 128 * 1024;
-/// A page takes no more than this part of what is free, so that the first few readers do not take everything.
+/// A page reserves at most this fraction of the free budget, so that the first few readers do not take everything.
 const SHARE: usize = 4;
 
 tokio::task_local! {
     static PAGE: PageBudget;
 }
 
-/// The room of one answer.
+/// The reservation of one response.
 #[derive(Clone)]
 pub(crate) struct PageBudget(Arc<PageBudgetState>);
 
@@ -32,17 +32,17 @@ struct PageBudgetState {
 }
 
 impl PageBudget {
-    /// For pages of at most `largest` bytes, of the caller that the task at work knows.
+    /// For pages of at most `largest` bytes, charged to the caller of the current task.
     pub(crate) fn new(budget: &ByteBudget, largest: usize) -> Self {
         Self(Arc::new(PageBudgetState { budget: budget.for_caller(), largest, room: Mutex::default() }))
     }
 
-    /// Runs `read`, whose pages take their room here.
+    /// Runs `read`; its pages are reserved here.
     pub(crate) async fn scope<F: Future>(&self, read: F) -> F::Output {
         PAGE.scope(self.clone(), read).await
     }
 
-    /// The room of the page that was read.
+    /// Takes the reservation of the page that was read.
     pub(crate) fn take_reservation(&self) -> Option<ByteReservation> {
         self.room().take()
     }
@@ -66,7 +66,7 @@ impl PageBudget {
     }
 }
 
-/// Takes room for a page of at most `events` events; answers how many bytes it may have.
+/// Reserves memory for a page of at most `events` events; returns how many bytes it may have.
 pub(crate) async fn reserve_page(events: usize) -> Result<usize> {
     let most = events.saturating_mul(PAGE_ROOM_MIN).min(PAGE_BYTES_MAX);
     match PAGE.try_with(Clone::clone) {
@@ -75,7 +75,7 @@ pub(crate) async fn reserve_page(events: usize) -> Result<usize> {
     }
 }
 
-/// Keeps room for so many bytes, which the page has turned out to have.
+/// Reduces the reservation to the bytes of the page.
 pub(crate) fn shrink_page(bytes: usize) {
     let _ = PAGE.try_with(|page| {
         let mut room = page.room();
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn pages_get_smaller_as_room_gets_scarce_and_are_refused_when_there_is_none() {
+    async fn pages_get_smaller_as_the_budget_is_used_up_and_are_refused_when_nothing_is_left() {
         let budget = ByteBudget::new(16 * 1024 * 1024, "full");
         let mut pages = Vec::new();
         let mut sizes = Vec::new();
@@ -112,19 +112,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_page_keeps_what_it_has_and_an_empty_one_nothing() {
+    async fn a_page_keeps_its_bytes_and_an_empty_one_nothing() {
         let budget = ByteBudget::new(64 * 1024 * 1024, "full");
         let page = PageBudget::new(&budget, PAGE_BYTES_MAX);
         page.scope(async {
             assert_eq!(reserve_page(100).await.unwrap(), PAGE_BYTES_MAX);
             shrink_page(0);
-            assert_eq!(budget.free(), 64 * 1024 * 1024, "who waits holds nothing");
+            assert_eq!(budget.free(), 64 * 1024 * 1024, "a waiting reader has no reservation");
             assert_eq!(reserve_page(1).await.unwrap(), PAGE_ROOM_MIN);
             shrink_page(1000);
         })
         .await;
         assert_eq!(page.take_reservation().map(|room| room.bytes()), Some(1000));
         assert_eq!(budget.free(), 64 * 1024 * 1024);
-        assert_eq!(reserve_page(1).await.unwrap(), PAGE_BYTES_MAX, "no answer, no room");
+        assert_eq!(reserve_page(1).await.unwrap(), PAGE_BYTES_MAX, "outside of a response nothing is reserved");
     }
 }

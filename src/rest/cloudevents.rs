@@ -1,12 +1,12 @@
 //! CloudEvents 1.0, in and out: structured, batched and binary.
 //!
-//! - Which member is which attribute is said by [`CloudEvent`], for the way out; the way in is its mirror.
-//! - An extension we do not know is a label in `context`. So is CloudEvents' own extension `sequence`: only a text that is
-//!   spelt as the broker spells its numbers, without `sequencetype` beside it, is the event's own `sequence`.
-//! - What the specification requires is required: the four attributes, the alphabet of names, the range of integers, JSON by
-//!   its media type.
-//! - An `id` that is no UUID gives ours by a fixed rule (`events::cloud_event_id`) and is kept beside it.
-//! - `data` passes through as it was spelt.
+//! - [`CloudEvent`] maps members to attributes for events that are read; publishing uses the reverse mapping.
+//! - An unknown extension is a label in `context`. So is the CloudEvents extension `sequence`: only a text that is written like a
+//!   number of the broker, without `sequencetype`, is the event's own `sequence`.
+//! - The requirements of the specification are enforced: the four attributes, the alphabet of names, the range of integers, and
+//!   the media type of JSON.
+//! - An `id` that is not a UUID determines the event's UUID by a fixed rule (`events::cloud_event_id`), and is stored with it.
+//! - `data` is not changed.
 
 use super::{body, negotiate};
 use crate::events::cloud_event_id;
@@ -21,7 +21,7 @@ use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// A CloudEvent taken apart: attributes as text, and the payload.
+/// A parsed CloudEvent: attributes as text, and the payload.
 #[derive(Default)]
 struct CloudEventParts {
     attributes: BTreeMap<String, String>,
@@ -33,7 +33,7 @@ pub(super) fn from_structured(profile: IdentifierProfile, bytes: &[u8]) -> Resul
     event_under_profile(profile, structured_parts(bytes)?)
 }
 
-/// Several CloudEvents as a JSON array; one that cannot be read is refused by itself.
+/// Several CloudEvents as a JSON array; one that cannot be parsed is refused alone.
 pub(super) fn from_batch(profile: IdentifierProfile, bytes: &[u8]) -> Result<Vec<Result<NewEvent, UnreadableEvent>>> {
     let pieces: Vec<Box<RawValue>> = body::any_json(profile, bytes)?;
     let events = pieces.iter().map(|piece| {
@@ -53,9 +53,9 @@ pub(super) fn from_headers(profile: IdentifierProfile, headers: &HeaderMap, byte
         let Some(name) = name.as_str().strip_prefix("ce-") else { continue };
         check_name(name)?;
         match name {
-            "data" => return Err(Error::invalid("/data", "is the body in binary mode, and no header")),
+            "data" => return Err(Error::invalid("/data", "must be the body in binary mode, not a header")),
             "datacontenttype" => {
-                return Err(Error::invalid("/datacontenttype", "is the header Content-Type in binary mode"));
+                return Err(Error::invalid("/datacontenttype", "must be the header Content-Type in binary mode"));
             }
             _ => (),
         }
@@ -70,28 +70,28 @@ pub(super) fn from_headers(profile: IdentifierProfile, headers: &HeaderMap, byte
     event_under_profile(profile, parts)
 }
 
-/// What a header's value stands for (HTTP binding 3.1.3.2): a quoted string is unescaped, then one round of percent-decoding.
+/// The decoded value of a header (HTTP binding 3.1.3.2): a quoted string is unescaped, then percent-decoded once.
 fn header_text(value: &str) -> Option<String> {
     let unquoted = unquote(value);
     let text = percent_decode_str(unquoted.as_deref().unwrap_or(value)).decode_utf8().ok()?;
     Some(text.into_owned())
 }
 
-/// Attributes have names of lower-case letters and digits.
+/// Names of attributes have only lower-case letters and digits.
 fn check_name(name: &str) -> Result<()> {
     match !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()) {
         true => Ok(()),
         false => {
-            let detail = "is no attribute's name: those have lower-case letters and digits only";
+            let detail = "is not the name of an attribute: only lower-case letters and digits are allowed";
             Err(Error::invalid(format!("/{}", body::pointer_token(name)), detail))
         }
     }
 }
 
-/// Attributes that are text and nothing else.
+/// Attributes that must be text.
 const TEXTS: [&str; 8] = ["specversion", "id", "source", "type", "subject", "time", "dataschema", "datacontenttype"];
 
-/// An attribute's value as text; `None` where it is null, which is to say absent.
+/// An attribute's value as text; `None` if it is null, which is the same as absent.
 fn attribute_text(name: &str, value: &RawValue) -> Result<Option<String>> {
     let refused = |detail| Err(Error::invalid(format!("/{name}"), detail));
     let whole = |number: f64| number.fract() == 0.0 && (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&number);
@@ -115,7 +115,7 @@ fn structured_parts(bytes: &[u8]) -> Result<CloudEventParts> {
         match name.as_str() {
             "data" => parts.data = Some(value),
             "data_base64" => {
-                return Err(Error::invalid("/data_base64", "binary data is not taken: send `data` as JSON"));
+                return Err(Error::invalid("/data_base64", "is not supported: send `data` as JSON"));
             }
             _ => {
                 check_name(&name)?;
@@ -128,7 +128,7 @@ fn structured_parts(bytes: &[u8]) -> Result<CloudEventParts> {
     Ok(parts)
 }
 
-/// Our event, from its attributes, with identifiers held to `profile`.
+/// The event of these attributes, with identifiers of `profile`.
 fn event_under_profile(profile: IdentifierProfile, parts: CloudEventParts) -> Result<NewEvent> {
     under_profile(profile, || event_from_attributes(parts))
 }
@@ -173,7 +173,7 @@ fn event_from_attributes(parts: CloudEventParts) -> Result<NewEvent> {
     Ok(event)
 }
 
-/// Our id of a CloudEvent, and its own where that is another text.
+/// The broker's id of a CloudEvent, and the original id if that is another text.
 fn ids_of(source: &str, text: String) -> Result<(Option<Uuid>, Option<String>)> {
     if !(1..=limits::LABEL_BYTES_MAX).contains(&text.len()) || text.contains('\0') {
         let detail = format!("must have 1 to {} bytes, none of them NUL", limits::LABEL_BYTES_MAX);
@@ -188,8 +188,8 @@ fn parsed<T: std::str::FromStr>(name: &str, text: Option<String>, must: &str) ->
     text.map(|text| text.parse().map_err(|_| Error::invalid(format!("/{name}"), must))).transpose()
 }
 
-/// The `sequence` that the event must become. CloudEvents documents an extension of that name, with which a producer says
-/// its own order; that one is a label like other extensions.
+/// The `sequence` that the event must get. CloudEvents has an extension of that name for the producer's own order; that one is a
+/// label like other extensions.
 fn own_sequence(attributes: &mut BTreeMap<String, String>) -> Option<String> {
     let is_ours = |text: &String| {
         let digits = text.strip_prefix('-').unwrap_or(text);
@@ -200,7 +200,7 @@ fn own_sequence(attributes: &mut BTreeMap<String, String>) -> Option<String> {
     attributes.get("sequence").is_some_and(|text| !has_type && is_ours(text)).then(|| attributes.remove("sequence"))?
 }
 
-/// The media type of `data` where it is worth keeping. It must be JSON, in a charset that is UTF-8.
+/// The media type of `data`, if it is not plain JSON. It must be a JSON type in UTF-8.
 fn content_type_of(text: Option<String>) -> Result<Option<String>> {
     let Some(text) = text.filter(|text| text != CloudEvent::JSON) else { return Ok(None) };
     let refused = |detail: String| Err(Error::invalid("/datacontenttype", detail));
@@ -208,7 +208,7 @@ fn content_type_of(text: Option<String>) -> Result<Option<String>> {
         _ if text.len() > limits::LABEL_BYTES_MAX => {
             refused(format!("is longer than {} bytes", limits::LABEL_BYTES_MAX))
         }
-        None => refused("must be a media type, as application/json".to_owned()),
+        None => refused("must be a media type, such as application/json".to_owned()),
         Some(media) if !media.is_json() => {
             refused("must be JSON: application/json, or one that ends in +json".to_owned())
         }
@@ -217,16 +217,16 @@ fn content_type_of(text: Option<String>) -> Result<Option<String>> {
     }
 }
 
-/// `gts://{type}#{version}` names a version of the event's type.
+/// The version in `gts://{type}#{version}`.
 fn version_of(event_type: &EventTypeId, schema: Option<String>) -> Result<Option<String>> {
     let Some(schema) = schema else { return Ok(None) };
     match schema.strip_prefix(CloudEvent::SCHEMA_SCHEME).map(|schema| schema.split_once('#')) {
-        // One type has several spellings.
+        // A type can be written in several ways.
         Some(Some((named, _))) if named.parse().ok().as_ref() != Some(event_type) => {
             Err(Error::invalid("/dataschema", "names another type than `type`"))
         }
         Some(Some((_, version))) if !version.is_empty() => Ok(Some(version.to_owned())),
-        _ => Err(Error::invalid("/dataschema", "must be gts://{type}#{dataVersion}, or be left out")),
+        _ => Err(Error::invalid("/dataschema", "must be gts://{type}#{dataVersion} or absent")),
     }
 }
 
@@ -234,8 +234,8 @@ fn actor_of(actor_type: Option<&str>, id: Option<String>) -> Result<Option<Actor
     let (actor_type, id) = match (actor_type, id) {
         (Some(actor_type), Some(id)) => (actor_type, id),
         (None, None) => return Ok(None),
-        (Some(_), None) => return Err(Error::invalid("/actorid", "is missing beside `actortype`")),
-        (None, Some(_)) => return Err(Error::invalid("/actortype", "is missing beside `actorid`")),
+        (Some(_), None) => return Err(Error::invalid("/actorid", "is missing; `actortype` requires it")),
+        (None, Some(_)) => return Err(Error::invalid("/actortype", "is missing; `actorid` requires it")),
     };
     let actor_type = match actor_type {
         "user" => ActorType::User,

@@ -26,10 +26,10 @@ use uuid::fmt::Hyphenated;
 const PRODUCER_ID: HeaderName = HeaderName::from_static("producer-id");
 const MISMATCH: HeaderName = HeaderName::from_static("payload-mismatch");
 const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
-/// A batch's body.
+/// The body of a batch.
 const BATCH_BODY: BodyLimitFn =
     |app, _| BodyLimit { bytes: app.options.batch_bytes_max, too_large: Kind::BatchTooLarge };
-/// A single event's body: the event, and blanks somebody may have put between its members.
+/// The body of a single event: the event, and white space between its members.
 const EVENT_BODY: BodyLimitFn = |app, headers| match negotiate::is_cloud_events(headers) {
     true => BATCH_BODY(app, headers),
     false => BodyLimit { bytes: limits::EVENT_BYTES_MAX + 64 * 1024, too_large: Kind::PayloadTooLarge },
@@ -44,14 +44,14 @@ pub(super) fn routes() -> Router<AppState> {
 async fn publish(mut request: ApiRequest) -> HandlerResult<Reply> {
     let sent = negotiate::request_format(request.headers())?;
     if sent == RequestFormat::CloudEvents {
-        // Boxed, so that a single event needs no room for this.
+        // Boxed, so that the future of a single event stays small.
         return Box::pin(publish_batch(request)).await;
     }
     request.allow_params(&["waitFor", "timeout"])?.check_accepts_json()?;
     let wait_for = ProjectionWait::of(&request)?;
     let body = request.bytes().await?;
     let profile = request.app.profile();
-    // Boxed: it is handed on a few times, and would take its room in every one of them.
+    // Boxed: it is moved several times, and every future on its way would reserve memory for it.
     let event = Box::new(match sent {
         RequestFormat::Json => parse(profile, &body)?,
         RequestFormat::BinaryCloudEvent => cloudevents::from_headers(profile, request.headers(), &body)?,
@@ -75,7 +75,7 @@ async fn publish_batch(mut request: ApiRequest) -> HandlerResult<Reply> {
     let atomicity = match request.params.one("atomic")? {
         None => Atomicity::PerTopic,
         Some("all") => Atomicity::All,
-        Some(_) => return Err(Error::invalid("/atomic", "must be `all`, or be left out").into()),
+        Some(_) => return Err(Error::invalid("/atomic", "must be `all` or absent").into()),
     };
     let wait_for = ProjectionWait::of(&request)?;
     let body = request.bytes().await?;
@@ -87,7 +87,7 @@ async fn publish_batch(mut request: ApiRequest) -> HandlerResult<Reply> {
     drop(body);
     request.release_bytes();
     if events.is_empty() {
-        return Err(Error::invalid("/events", "is empty: a batch has at least one event").into());
+        return Err(Error::invalid("/events", "is empty; a batch needs at least one event").into());
     }
     let producer = producer(request.headers())?;
     let publish = async |recorder| {
@@ -109,7 +109,7 @@ pub(super) fn parse(profile: IdentifierProfile, bytes: &[u8]) -> Result<NewEvent
     })
 }
 
-/// A batch's events; one that cannot be read is refused by itself, the rest of the batch stands.
+/// The events of a batch; one that cannot be parsed is refused alone.
 fn parse_batch(profile: IdentifierProfile, bytes: &[u8]) -> Result<Vec<Result<NewEvent, UnreadableEvent>>> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -134,7 +134,7 @@ fn parse_batch(profile: IdentifierProfile, bytes: &[u8]) -> Result<Vec<Result<Ne
     Ok(events.collect())
 }
 
-/// Why an event could not be read, and as much of it as its topic can be told from.
+/// The error of an event that could not be parsed, and its type, which determines its topic.
 pub(super) fn unreadable_event(text: &[u8], error: Error) -> UnreadableEvent {
     #[derive(Default, Deserialize)]
     struct EventTypeMember {
@@ -145,7 +145,7 @@ pub(super) fn unreadable_event(text: &[u8], error: Error) -> UnreadableEvent {
     UnreadableEvent { error, event_type: named.event_type.and_then(|text| text.parse().ok()) }
 }
 
-/// Who asks, where the caller says so.
+/// The producer that the request names.
 pub(super) fn producer(headers: &HeaderMap) -> Result<Option<ProducerId>> {
     let Some(value) = headers.get(PRODUCER_ID) else { return Ok(None) };
     let text = value.to_str().ok().filter(|text| !text.is_empty() && text.len() <= limits::LABEL_BYTES_MAX);
@@ -158,11 +158,12 @@ pub(super) fn producer(headers: &HeaderMap) -> Result<Option<ProducerId>> {
 }
 
 fn one_event_only() -> Error {
-    let detail = "A single CloudEvent goes to /v1/events; several go here as application/cloudevents-batch+json.";
+    let detail =
+        "Send a single CloudEvent to /v1/events, and several to this path as application/cloudevents-batch+json.";
     Error::new(Kind::UnsupportedMediaType, detail)
 }
 
-/// The answer to a published event: its bytes as they are stored.
+/// The reply to a published event: its stored text.
 fn published_reply(published: &PublishedEvent) -> Reply {
     let PublishedEvent { event, outcome, deprecated } = published;
     let status = match outcome {
@@ -185,7 +186,7 @@ fn published_reply(published: &PublishedEvent) -> Reply {
     }
 }
 
-/// Where an event is.
+/// The path of an event.
 fn location(id: Uuid) -> std::result::Result<HeaderValue, InvalidHeaderValue> {
     let mut path = *b"/v1/events/00000000-0000-0000-0000-000000000000";
     if let Some(place) = path.last_chunk_mut::<{ Hyphenated::LENGTH }>() {
@@ -194,7 +195,7 @@ fn location(id: Uuid) -> std::result::Result<HeaderValue, InvalidHeaderValue> {
     HeaderValue::from_bytes(&path)
 }
 
-/// The answer to a batch: what became of each event, in the order they were sent.
+/// The reply to a batch: the result of each event, in the order of the request.
 fn batch_reply(outcome: &BatchOutcome) -> Reply {
     let size: usize = outcome.iter().map(|result| result.as_ref().map_or(512, |it| it.event.text.len() + 64)).sum();
     let (mut body, mut events) = (Vec::with_capacity(size + 128), Vec::with_capacity(outcome.len()));
@@ -263,16 +264,16 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_kept_once_something_came_of_it() {
-        let passing = || Err(Error::new(Kind::Unavailable, "Later."));
+    fn a_batch_is_stored_if_any_event_of_it_was_or_all_errors_are_final() {
+        let temporary = || Err(Error::new(Kind::Unavailable, "Later."));
         let final_one = || Err(Error::not_found("topic"));
-        for (outcome, is_kept) in [
+        for (outcome, is_stored) in [
             (vec![stored(), final_one()], true),
             (vec![final_one(), final_one()], true),
-            (vec![stored(), passing()], true),
-            (vec![final_one(), passing()], false),
+            (vec![stored(), temporary()], true),
+            (vec![final_one(), temporary()], false),
         ] {
-            assert_eq!(batch_reply(&outcome).to_stored().is_some(), is_kept, "{outcome:?}");
+            assert_eq!(batch_reply(&outcome).to_stored().is_some(), is_stored, "{outcome:?}");
         }
     }
 

@@ -1,11 +1,13 @@
-//! HTTP: the broker's verbs as routes.
+//! HTTP: the methods of the broker as routes.
 //!
-//! - A file per resource owns its routes, parameters and handlers; a handler asks, calls the broker and answers.
-//! - A stored event is served as the bytes on disk; nothing prints it anew.
-//! - Every refusal is a problem document (`problem`); every answer carries its trace (`edge`).
-//! - What holds memory or a connection is bounded ([`Options`]), and a full house says so at once.
+//! - A file per resource owns its routes, parameters and handlers. A handler parses the request, calls the broker and renders the
+//!   response.
+//! - A stored event is returned as its bytes on disk; it is not serialized again.
+//! - Every refusal is a problem document (`problem`); every response has a trace id (`middleware`).
+//! - Memory and connections are bounded ([`HttpOptions`]); beyond a limit, a request is refused at once.
+//! - A request that waits is counted and has no time-out (`request_context`); a long poll is parked (`parked`).
 //!
-//! What the verbs mean is the domain's business; this room knows only how they look on the wire.
+//! The meaning of the methods is defined by the other modules; this one only knows their form over HTTP.
 
 mod address_limiter;
 mod aggregates;
@@ -69,7 +71,7 @@ use tokio::sync::watch;
 use tower_http::compression::predicate::DefaultPredicate;
 use tower_http::compression::{CompressionLayer, Predicate as _};
 
-/// What bounds the server.
+/// The limits of the server.
 #[derive(Debug, Clone)]
 pub struct HttpOptions {
     /// Most connections at a time.
@@ -78,11 +80,11 @@ pub struct HttpOptions {
     pub header_timeout: Duration,
     /// Longest wait for the next piece of a body.
     pub body_timeout: Duration,
-    /// Longest wait for a peer to take a piece of its answer.
+    /// Longest time for which a peer may read nothing of its response.
     pub write_timeout: Duration,
-    /// Longest an import goes on whose report nobody takes.
+    /// Longest time for which the report of an import may not be read.
     pub import_unread_timeout: Duration,
-    /// Longest a request may take that is not a poll or a stream.
+    /// Longest time for a request that does not wait or stream.
     pub request_timeout: Duration,
     /// Largest head, in bytes of names and values.
     pub header_bytes_max: usize,
@@ -94,40 +96,40 @@ pub struct HttpOptions {
     pub waits_per_address_max: usize,
     /// Most bytes of request bodies held at a time.
     pub inflight_bytes_max: usize,
-    /// Most bytes of events in answers that are being sent.
+    /// Most bytes of responses that are being sent.
     pub answer_bytes_max: usize,
     /// How much of both, and of imports, one address may hold, in percent.
     pub address_share_percent: usize,
-    /// What is in flight at shutdown has this long.
+    /// The time for requests in flight at shutdown.
     pub drain_timeout: Duration,
-    /// Largest batch, in bytes of its body.
+    /// Largest body of a batch, in bytes.
     pub batch_bytes_max: usize,
-    /// Events and rows in an answer when the request does not say.
+    /// Default number of events or rows in a response.
     pub limit_default: usize,
-    /// A poll waits this long when the request does not say.
+    /// Default time-out of a poll.
     pub wait_default: Duration,
-    /// Hosts to answer for besides loopback names and the address of the listener, as `server.allowed_hosts` has them.
+    /// Hosts to serve besides loopback names and the address of the listener, as in `server.allowed_hosts`.
     pub allowed_hosts: Vec<String>,
     /// Web pages of these origins may call, besides the server's own.
     pub allowed_origins: Vec<String>,
-    /// Whether answers are compressed for those who ask.
+    /// Whether responses are compressed for clients that accept it.
     pub compression: bool,
 }
 
-/// What every handler has at hand. Cheap to clone: every request does, more than once.
+/// The state that every handler has. It is cheap to clone, and cloned for every request.
 #[derive(Clone)]
 pub(crate) struct AppState(Arc<AppStateInner>);
 
-/// What it is. It belongs to one broker: when that is opened again, requests have another one at hand.
+/// Shared application state behind `AppState`. It belongs to one broker; after a reopening, requests get another one.
 pub(crate) struct AppStateInner {
     pub(crate) broker: Arc<Broker>,
     pub(crate) options: Arc<HttpOptions>,
     server: Arc<ServerState>,
-    /// Keys whose first request is still running.
+    /// Idempotency keys whose first request is still running.
     in_flight: Arc<InFlightKeys>,
 }
 
-/// What all requests share, whatever broker there is at the moment.
+/// The state that all requests share, whichever broker is open.
 pub(crate) struct ServerState {
     pub(crate) options: Arc<HttpOptions>,
     pub(crate) browsers: Arc<BrowserPolicy>,
@@ -141,10 +143,10 @@ pub(crate) struct ServerState {
     slot: Arc<BrokerSlot>,
 }
 
-/// What every connection has at hand: what is common, and the way to the broker there is.
+/// The state that every connection has: the shared one, and the routes of the open broker.
 pub(crate) struct HttpFrontend {
     server: Arc<ServerState>,
-    /// The routes of that broker; replaced with it.
+    /// The routes of the broker; replaced together with it.
     router: RwLock<Router>,
 }
 
@@ -164,10 +166,10 @@ impl Deref for AppState {
     }
 }
 
-/// Serves `broker` on `listener` until `stop` ends, then drains. The broker itself is left open. One that fails is not
-/// opened again; see [`serve_slot`].
+/// Serves `broker` on `listener` until `stop` ends, then drains. The broker stays open. A broker that fails is not reopened; see
+/// [`serve_slot`].
 ///
-/// `Err` says how many connections had to be cut off when the time for draining was up.
+/// `Err`: the number of connections that were cut off when the time for draining had passed.
 pub async fn serve(
     listener: TcpListener,
     broker: Arc<Broker>,
@@ -177,7 +179,7 @@ pub async fn serve(
     serve_slot(listener, Arc::new(BrokerSlot::new(broker)), options, stop).await
 }
 
-/// The same for whatever broker there is in `slot`; while there is none, every request is told why.
+/// The same for the broker in `slot`; while there is none, every request is refused with the reason.
 pub async fn serve_slot(
     listener: TcpListener,
     slot: Arc<BrokerSlot>,
@@ -190,7 +192,7 @@ pub async fn serve_slot(
     server::serve(listener, Arc::new(frontend), changes, stop).await
 }
 
-/// The routes while there is no broker.
+/// The routes while no broker is open.
 fn closed_router(common: &Arc<ServerState>, outage: &BrokerOutage) -> Router {
     let error = outage.error.clone();
     let refuse = move || {
@@ -241,7 +243,7 @@ impl HttpFrontend {
         Self { server: common, router }
     }
 
-    /// The routes of what is in the slot now.
+    /// The routes for the current content of the slot.
     fn current_router(common: &Arc<ServerState>) -> Router {
         match common.slot.state() {
             SlotState::Open(broker) => router(&AppState::new(broker, Arc::clone(common))),
@@ -249,13 +251,13 @@ impl HttpFrontend {
         }
     }
 
-    /// Serves what is in the slot now.
+    /// Replaces the routes by those for the current content of the slot.
     pub(crate) fn refresh_router(&self) {
         let next = Self::current_router(&self.server);
         *self.router.write().unwrap_or_else(PoisonError::into_inner) = next;
     }
 
-    /// The routes of the broker there is.
+    /// The routes of the current broker.
     pub(crate) fn router(&self) -> Router {
         self.router.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -264,7 +266,7 @@ impl HttpFrontend {
 /// The budgets of bodies, imports, responses and heads.
 fn budgets(options: &HttpOptions) -> [ByteBudget; 4] {
     let bytes = options.inflight_bytes_max;
-    // A body of the largest size must find room though some is left to small ones.
+    // A body of the largest size must fit, although a part is reserved for small ones.
     let largest = options.batch_bytes_max.max(limits::EVENT_BYTES_MAX) + 128 * 1024;
     let reserve_of = |bytes: usize| (bytes / 4).min(bytes.saturating_sub(largest));
     let share_of = |bytes: usize, least: usize| (bytes / 100 * options.address_share_percent).max(least).min(bytes);
@@ -284,7 +286,7 @@ fn budgets(options: &HttpOptions) -> [ByteBudget; 4] {
     [bodies, imports, answers, heads]
 }
 
-/// What all imports together may hold at least: the longest line, and a batch.
+/// The minimum budget of all imports: the longest line, and a batch.
 const IMPORT_BYTES_MIN: usize = 4 * 1024 * 1024;
 /// One in so many connections is reserved for addresses that have only few.
 const CONNECTIONS_RESERVED: usize = 8;
@@ -303,17 +305,17 @@ impl ServerState {
         Arc::new(Self { options, browsers, bodies, imports, answers, heads, connections, waits, draining, slot })
     }
 
-    /// Where the broker is.
+    /// The slot of the broker.
     pub(crate) fn slot(&self) -> &BrokerSlot {
         &self.slot
     }
 
-    /// Ends what waits.
+    /// Ends waiting requests.
     pub(crate) fn drain(&self) {
         self.draining.send_replace(true);
     }
 
-    /// Whether the server is on its way out.
+    /// Whether the server is shutting down.
     pub(crate) fn is_draining(&self) -> bool {
         *self.draining.borrow()
     }
@@ -335,37 +337,37 @@ impl AppState {
         }))
     }
 
-    /// The broker as the contract has it.
+    /// The broker as the trait of the contract.
     pub(crate) fn events(&self) -> &dyn EventBroker {
         self.broker.as_ref()
     }
 
-    /// What identifiers in requests are held to.
+    /// The profile of identifiers in requests.
     pub(crate) fn profile(&self) -> IdentifierProfile {
         self.broker.profile()
     }
 
-    /// Room for a body, of which nothing has arrived yet.
+    /// A reservation for a body of which nothing has arrived.
     pub(crate) fn reserve_body(&self) -> contract::Result<ByteReservation> {
         self.server.bodies.try_reserve(0)
     }
 
-    /// Room for an import, of which nothing has arrived yet.
+    /// A reservation for an import of which nothing has arrived.
     pub(crate) fn reserve_import(&self) -> contract::Result<ByteReservation> {
         self.server.imports.try_reserve(0)
     }
 
-    /// Room for answers.
+    /// The budget of responses.
     pub(crate) fn answers(&self) -> &ByteBudget {
         &self.server.answers
     }
 
-    /// Requests that wait.
+    /// The limit of waiting requests.
     pub(crate) fn waits(&self) -> &Arc<AddressLimiter> {
         &self.server.waits
     }
 
-    /// Whether the server is on its way out.
+    /// Whether the server is shutting down.
     pub(crate) fn is_draining(&self) -> bool {
         self.server.is_draining()
     }

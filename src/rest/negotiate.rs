@@ -1,10 +1,10 @@
-//! Which form a request has, and which form its caller takes.
+//! Content negotiation: the format of a request, and the formats that its caller accepts.
 
 use contract::{Error, Kind, MediaType, Result};
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 
-/// Our JSON.
+/// JSON.
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// One CloudEvent, structured.
 pub(crate) const CLOUD_EVENT: HeaderValue = HeaderValue::from_static("application/cloudevents+json; charset=utf-8");
@@ -12,7 +12,7 @@ pub(crate) const CLOUD_EVENT: HeaderValue = HeaderValue::from_static("applicatio
 pub(crate) const CLOUD_EVENTS: HeaderValue =
     HeaderValue::from_static("application/cloudevents-batch+json; charset=utf-8");
 
-/// The form of a body that carries events.
+/// The format of a body with events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestFormat {
     Json,
@@ -22,17 +22,17 @@ pub(crate) enum RequestFormat {
     BinaryCloudEvent,
 }
 
-/// The form of an answer that carries events.
+/// The format of a response with events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResponseFormat {
     Json,
     CloudEvents,
 }
 
-/// A request with one of these headers, and no body of another form, is a CloudEvent in binary mode.
+/// A request with one of these headers and a JSON body is a CloudEvent in binary mode.
 const REQUIRED: [&str; 4] = ["ce-specversion", "ce-id", "ce-source", "ce-type"];
 
-/// The form of a body with events.
+/// The format of a body with events.
 pub(crate) fn request_format(headers: &HeaderMap) -> Result<RequestFormat> {
     let text = media_text(headers);
     let media = MediaType::parse(text).ok_or_else(unsupported)?;
@@ -60,10 +60,10 @@ pub(crate) fn expect_json(headers: &HeaderMap) -> Result<()> {
     }
 }
 
-/// The form of answer the caller takes; ours when it takes several.
+/// The format that the caller accepts; JSON if it accepts several.
 pub(crate) fn response_format(headers: &HeaderMap) -> Result<ResponseFormat> {
     let mut cloud_events = false;
-    let mut request = false;
+    let mut accepts_any = false;
     for range in
         headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','))
     {
@@ -71,21 +71,21 @@ pub(crate) fn response_format(headers: &HeaderMap) -> Result<ResponseFormat> {
         if parameters.split(';').any(|parameter| matches!(parameter.trim(), "q=0" | "q=0.0" | "q=0.00" | "q=0.000")) {
             continue;
         }
-        request = true;
+        accepts_any = true;
         match media.trim().to_ascii_lowercase().as_str() {
             "*/*" | "application/*" | "application/json" => return Ok(ResponseFormat::Json),
             "application/cloudevents-batch+json" | "application/cloudevents+json" => cloud_events = true,
             _ => (),
         }
     }
-    match (cloud_events, request || headers.contains_key(ACCEPT)) {
+    match (cloud_events, accepts_any || headers.contains_key(ACCEPT)) {
         (true, _) => Ok(ResponseFormat::CloudEvents),
         (false, false) => Ok(ResponseFormat::Json),
         (false, true) => Err(not_acceptable()),
     }
 }
 
-/// Refuses callers that do not take JSON.
+/// Refuses callers that do not accept JSON.
 pub(crate) fn expect_json_accepted(headers: &HeaderMap) -> Result<()> {
     match response_format(headers)? {
         ResponseFormat::Json => Ok(()),
@@ -99,7 +99,7 @@ pub(crate) fn is_cloud_events(headers: &HeaderMap) -> bool {
     value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/cloudevents-batch+json")
 }
 
-/// The media type of a body that is not our JSON.
+/// The media type of a body that is not plain JSON.
 pub(crate) fn non_json_media(headers: &HeaderMap) -> Option<String> {
     Some(media_type(headers)).filter(|media| !is_json(media) && media != "application/merge-patch+json")
 }
@@ -108,7 +108,7 @@ fn media_type(headers: &HeaderMap) -> String {
     media_text(headers).split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// What a body is said to be; JSON where nothing is said.
+/// The `Content-Type` of a body; JSON without one.
 pub(crate) fn media_text(headers: &HeaderMap) -> &str {
     headers.get(CONTENT_TYPE).map_or("application/json", |value| value.to_str().unwrap_or_default())
 }
@@ -124,7 +124,8 @@ fn unsupported() -> Error {
 }
 
 fn not_acceptable() -> Error {
-    let detail = "Accept application/json; where events are read, application/cloudevents-batch+json is there too.";
+    let detail =
+        "Accept application/json; where events are read, application/cloudevents-batch+json is supported, too.";
     Error::new(Kind::NotAcceptable, detail)
 }
 
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_what_its_headers_say() {
+    fn the_format_of_a_body_follows_from_its_headers() {
         for (pairs, wanted) in [
             (&[][..], Some(RequestFormat::Json)),
             (&[("content-type", "application/json; charset=utf-8")], Some(RequestFormat::Json)),
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_what_its_caller_takes() {
+    fn the_format_of_a_response_follows_from_accept() {
         for (pairs, wanted) in [
             (&[][..], Some(ResponseFormat::Json)),
             (&[("accept", "text/html, */*;q=0.8")], Some(ResponseFormat::Json)),

@@ -1,4 +1,4 @@
-//! Reading: a topic's events now or as soon as there are any, one event, the whole log.
+//! Reading: a topic's events, at once or waiting; one event; the whole log.
 
 use super::AppState;
 use super::cloudevents;
@@ -23,7 +23,7 @@ use uuid::Uuid;
 
 const NEXT_OFFSET: HeaderName = HeaderName::from_static("next-offset");
 const TAIL: HeaderName = HeaderName::from_static("tail");
-/// A position behind every record there can be.
+/// A position after every possible record.
 const POSITION_MAX: Position = Position(i64::MAX as u64);
 
 pub(super) fn routes() -> Router<AppState> {
@@ -34,7 +34,7 @@ pub(super) fn routes() -> Router<AppState> {
         .route("/v1/log", get(waiting(log)))
 }
 
-/// What a reader wants: a topic with filters of its own, or what a consumer stands for.
+/// What is read: a topic with the request's filters, or a consumer's topic with its filters.
 #[derive(Debug, Clone)]
 pub(super) enum ReadQuery {
     Topic(Box<TopicRead>),
@@ -42,7 +42,7 @@ pub(super) enum ReadQuery {
 }
 
 impl ReadQuery {
-    /// What the query asks for, from `offset` on. A consumer's topic and filters replace the query's.
+    /// The query of a request, from `offset` on. A consumer's topic and filters replace those of the request.
     pub(super) fn of(request: &ApiRequest, offset: ReadOffset) -> Result<Self> {
         let params = &request.params;
         let limit = params.limit(request.app.options.limit_default)?;
@@ -53,7 +53,7 @@ impl ReadQuery {
         Ok(Self::Topic(Box::new(TopicRead { topic: params.topic()?, offset, limit, filter: params.filter()? })))
     }
 
-    /// The same behind another offset.
+    /// Continues after another offset.
     pub(super) fn continue_after(&mut self, next: Offset) {
         match self {
             Self::Topic(read) => read.offset = next.into(),
@@ -68,7 +68,7 @@ impl ReadQuery {
         }
     }
 
-    /// Waits until there is something, the time is up, or the server drains.
+    /// Waits until there are events, the time-out has passed, or the server drains.
     pub(super) async fn wait(self, app: &AppState, timeout: Duration) -> Result<EventPage> {
         let wait = match self.clone() {
             Self::Topic(read) => app.events().wait(*read, timeout),
@@ -83,21 +83,21 @@ impl ReadQuery {
 
 async fn list(request: ApiRequest) -> HandlerResult {
     request.allow_filters_and(&["topic", "consumer_id", "offset", "limit"])?;
-    let taken = negotiate::response_format(request.headers())?;
+    let format = negotiate::response_format(request.headers())?;
     let query = ReadQuery::of(&request, request.params.read_offset()?)?;
-    response_budget::budgeted_page(&request.app, query.read(&request.app), |page| event_page_response(taken, page))
+    response_budget::budgeted_page(&request.app, query.read(&request.app), |page| event_page_response(format, page))
         .await
 }
 
 async fn poll(request: ApiRequest) -> HandlerResult {
     request.allow_filters_and(&["topic", "consumer_id", "offset", "limit", "timeout"])?;
-    let taken = negotiate::response_format(request.headers())?;
+    let format = negotiate::response_format(request.headers())?;
     let timeout = request.params.timeout(request.app.options.wait_default)?;
     let query = ReadQuery::of(&request, request.params.read_offset()?)?;
-    let (app, patient) = request.into_waiting();
-    patient
+    let (app, waiting_request) = request.into_waiting();
+    waiting_request
         .wait(async move {
-            response_budget::budgeted_page(&app, query.wait(&app, timeout), |page| event_page_response(taken, page))
+            response_budget::budgeted_page(&app, query.wait(&app, timeout), |page| event_page_response(format, page))
                 .await
         })
         .await
@@ -105,10 +105,10 @@ async fn poll(request: ApiRequest) -> HandlerResult {
 
 async fn show(request: ApiRequest) -> HandlerResult {
     request.allow_params(&[])?;
-    let taken = negotiate::response_format(request.headers())?;
+    let format = negotiate::response_format(request.headers())?;
     let id = Uuid::try_parse(request.path_param("id")).map_err(|_| Error::not_found("event"))?;
     response_budget::budgeted(&request.app, PAGE_ROOM_MIN, request.app.events().event(id), |event| {
-        Ok(match taken {
+        Ok(match format {
             ResponseFormat::Json => ok_response(JSON, Body::from(event.text.clone())),
             ResponseFormat::CloudEvents => ok_response(CLOUD_EVENT, Body::from(cloudevents::structured(event)?)),
         })
@@ -118,7 +118,7 @@ async fn show(request: ApiRequest) -> HandlerResult {
 
 async fn log(request: ApiRequest) -> HandlerResult {
     request.allow_filters_and(&["after", "limit", "timeout"])?;
-    let taken = negotiate::response_format(request.headers())?;
+    let format = negotiate::response_format(request.headers())?;
     let params = &request.params;
     let (after, limit) = (params.position()?, params.limit(request.app.options.limit_default)?);
     let mut read = LogRead { after: after.unwrap_or(POSITION_MAX), limit, filter: params.filter()? };
@@ -126,7 +126,7 @@ async fn log(request: ApiRequest) -> HandlerResult {
         read.after = request.app.events().read_log(read.clone()).await?.tail;
     }
     let timeout = params.timeout(Duration::ZERO)?;
-    let (app, patient) = request.into_waiting();
+    let (app, waiting_request) = request.into_waiting();
     let page = async move {
         let page = async {
             tokio::select! {
@@ -134,15 +134,15 @@ async fn log(request: ApiRequest) -> HandlerResult {
                 () = app.drained() => app.events().read_log(read).await,
             }
         };
-        response_budget::budgeted_page(&app, page, |page| log_page_response(taken, page)).await
+        response_budget::budgeted_page(&app, page, |page| log_page_response(format, page)).await
     };
-    patient.wait(page).await
+    waiting_request.wait(page).await
 }
 
-/// A page of the whole log in the form the caller takes.
-fn log_page_response(taken: ResponseFormat, page: &LogPage) -> Result<Response, Problem> {
+/// A page of the whole log in the accepted format.
+fn log_page_response(format: ResponseFormat, page: &LogPage) -> Result<Response, Problem> {
     let LogPage { items, next_position, tail } = page;
-    let mut response = match taken {
+    let mut response = match format {
         ResponseFormat::Json => {
             let rest = format!(r#""nextPosition":{next_position},"tail":{tail}"#);
             ok_response(JSON, Body::from(with_items(items, &[], &rest)))
@@ -153,10 +153,10 @@ fn log_page_response(taken: ResponseFormat, page: &LogPage) -> Result<Response, 
     Ok(response)
 }
 
-/// A page of events in the form the caller takes.
-fn event_page_response(taken: ResponseFormat, page: &EventPage) -> Result<Response, Problem> {
+/// A page of events in the accepted format.
+fn event_page_response(format: ResponseFormat, page: &EventPage) -> Result<Response, Problem> {
     let EventPage { items, claims, next_offset, tail } = page;
-    if taken == ResponseFormat::Json {
+    if format == ResponseFormat::Json {
         let rest = format!(r#""nextOffset":{next_offset},"tail":{tail}"#);
         return Ok(ok_response(JSON, Body::from(with_items(items, claims, &rest))));
     }
@@ -165,7 +165,7 @@ fn event_page_response(taken: ResponseFormat, page: &EventPage) -> Result<Respon
     Ok(response)
 }
 
-/// `{"items":[…],…}`: the events as they are stored, each with its claim where it has one, then `rest`.
+/// `{"items":[…],…}`: the stored texts of the events, each with its claim if it has one, then `rest`.
 pub(super) fn with_items(items: &[StoredEvent], claims: &[Claim], rest: &str) -> Vec<u8> {
     let size = items.iter().map(|event| event.text.len() + 1).sum::<usize>() + rest.len() + 16;
     let mut body = Vec::with_capacity(size);
@@ -181,7 +181,7 @@ pub(super) fn with_items(items: &[StoredEvent], claims: &[Claim], rest: &str) ->
     body
 }
 
-/// An event as it is stored; where it was handed to a member of a group, with its `claim` as the last member.
+/// The stored text of an event; with `claim` as the last member if it was assigned to a member of a shared group.
 pub(super) fn event_bytes(event: &StoredEvent, claim: Option<&Claim>) -> Bytes {
     let (Some(claim), Some(text)) = (claim, event.text.strip_suffix(b"}")) else { return event.text.clone() };
     let mut served = Vec::with_capacity(text.len() + 640);
@@ -193,14 +193,14 @@ pub(super) fn event_bytes(event: &StoredEvent, claim: Option<&Claim>) -> Bytes {
     served.into()
 }
 
-/// An answer of 200.
+/// A response of 200.
 pub(super) fn ok_response(media: HeaderValue, body: Body) -> Response {
     let mut response = Response::new(body);
     response.headers_mut().insert(CONTENT_TYPE, media);
     response
 }
 
-/// Where the next read goes on, for a body that cannot say it.
+/// The next offset, for a body that cannot contain it.
 fn add_offset_headers(response: &mut Response, next: u64, tail: u64) {
     response.headers_mut().insert(NEXT_OFFSET, HeaderValue::from(next));
     response.headers_mut().insert(TAIL, HeaderValue::from(tail));

@@ -1,8 +1,8 @@
-//! What a writing request is told: an answer that can be sent, and kept to be sent again.
+//! The reply to a writing request: a response that can be sent, and stored to be replayed.
 //!
-//! - The body is whole in memory. Where it holds stored events it knows them, so that what is kept need not repeat them.
-//! - Kept is what was decided: 2xx, and 4xx but for those that speak of the moment or of the form of the request.
-//! - A problem is kept without path and trace: the request it answers has its own.
+//! - The whole body is in memory. It knows the positions of stored events in it, so that a stored reply need not copy them.
+//! - Decisions are stored: 2xx, and 4xx except temporary errors and errors in the form of the request.
+//! - A problem is stored without path and trace: the request that it is replayed to has its own.
 
 use super::negotiate::JSON;
 use super::problem::Problem;
@@ -16,17 +16,17 @@ use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
 use serde::Serialize;
 
-/// Marks what was answered before.
+/// Marks a replayed response.
 pub(crate) const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
-/// The value of headers that are there or not.
+/// The value of headers that are either present or absent.
 pub(crate) const HEADER_TRUE: HeaderValue = HeaderValue::from_static("true");
 
-/// An answer.
+/// A reply.
 pub(crate) struct Reply {
     response: http::Response<Bytes>,
-    /// Where in the body stored events stand, in their order.
+    /// The stored events in the body, in their order.
     events: Vec<EventSpan>,
-    /// Whether it may differ when the request is sent again.
+    /// Whether a retry may get another reply.
     transient: bool,
 }
 
@@ -38,12 +38,12 @@ pub(crate) struct EventSpan {
 }
 
 impl Reply {
-    /// Done, and nothing to say.
+    /// 204.
     pub(crate) fn no_content(_: &()) -> Self {
         Self::new(StatusCode::NO_CONTENT, Bytes::new())
     }
 
-    /// The thing as it is now.
+    /// 200 with a resource.
     pub(crate) fn ok<T: Serialize>(thing: &T) -> Self {
         match serde_json::to_vec(thing) {
             Ok(body) => Self::new(StatusCode::OK, body.into()).with_header(CONTENT_TYPE, JSON),
@@ -51,7 +51,7 @@ impl Reply {
         }
     }
 
-    /// The thing that was made, and where it is.
+    /// 201 with a resource and its location.
     pub(crate) fn created<T: Serialize>(thing: &T, location: &str) -> Self {
         let mut reply = Self::ok(thing);
         if reply.response.status().is_success() {
@@ -63,13 +63,13 @@ impl Reply {
         }
     }
 
-    /// A stored event, as it is stored.
+    /// A stored event, with its stored text.
     pub(crate) fn event(status: StatusCode, event: &StoredEvent) -> Self {
         let mark = EventSpan { at: 0, bytes: event.text.len(), position: event.position };
         Self { events: vec![mark], ..Self::new(status, event.text.clone()).with_header(CONTENT_TYPE, JSON) }
     }
 
-    /// A text with stored events in it.
+    /// A body with stored events in it.
     pub(crate) fn results(status: StatusCode, body: Vec<u8>, events: Vec<EventSpan>) -> Self {
         Self { events, ..Self::new(status, body.into()).with_header(CONTENT_TYPE, JSON) }
     }
@@ -80,7 +80,7 @@ impl Reply {
         self
     }
 
-    /// The same, but it is not kept: the request may be told something else when it is sent again.
+    /// The same, but it is not stored: a retry is executed again.
     pub(crate) const fn without_storing(mut self) -> Self {
         self.transient = true;
         self
@@ -92,12 +92,12 @@ impl Reply {
         Self { response, events: Vec::new(), transient: false }
     }
 
-    /// What is kept of it beside the events it speaks of: they are named by their positions in the same log.
+    /// The stored form; events are named by their positions in the same log.
     pub(crate) fn to_stored(&self) -> Option<StoredReply> {
         self.to_stored_with(self.events.iter().map(|span| ReplyPiece::Event(span.position)).collect())
     }
 
-    /// What is kept of it where no log has decided it alone: its events are named by `names`, in their order.
+    /// The stored form of a reply that several logs have decided: its events are named by `names`, in their order.
     pub(crate) fn to_stored_with(&self, names: Vec<ReplyPiece>) -> Option<StoredReply> {
         debug_assert_eq!(names.len(), self.events.len(), "every event has a name");
         let body = self.response.body();
@@ -111,7 +111,7 @@ impl Reply {
         self.stored_with_body(pieces)
     }
 
-    /// The stored events in it: where each is in its log, and its text.
+    /// The stored events in it: their positions and texts.
     pub(crate) fn stored_events(&self) -> Vec<(Position, Bytes)> {
         let body = self.response.body();
         self.events.iter().map(|span| (span.position, body.slice(span.at..span.at + span.bytes))).collect()
@@ -134,7 +134,7 @@ impl IntoResponse for Reply {
 }
 
 impl Problem {
-    /// What is kept of a refusal.
+    /// The stored form of a refusal.
     pub(crate) fn to_stored(&self) -> Option<StoredReply> {
         let body = serde_json::to_string(&self.document(None, None)).ok()?;
         let status = self.status();
@@ -146,13 +146,13 @@ impl Problem {
     }
 }
 
-/// The text of a piece; none where it is empty, `None` where it is no text.
+/// A piece of text; `Some(None)` if it is empty, `None` if it is not UTF-8.
 fn text(bytes: &[u8]) -> Option<Option<ReplyPiece>> {
     let text = std::str::from_utf8(bytes).ok()?;
     Some((!text.is_empty()).then(|| ReplyPiece::Text(text.to_owned())))
 }
 
-/// Whether sending the same request again could only be told the same.
+/// Whether a retry of the same request would get the same status.
 pub(crate) fn is_final(status: StatusCode) -> bool {
     match status.as_u16() {
         401 | 403 | 405 | 406 | 408 | 413 | 415 | 421 | 429 => false,
@@ -161,7 +161,7 @@ pub(crate) fn is_final(status: StatusCode) -> bool {
     }
 }
 
-/// The answer of an earlier request, given again.
+/// The response of an earlier request, replayed.
 pub(crate) fn replay_response(ReplayedReply { status, headers, body }: ReplayedReply) -> Response {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = match status.is_client_error() {

@@ -1,8 +1,10 @@
-//! A request as its handler sees it: one value that has the path, the query, the head and the body.
+//! A request as its handler sees it: one value with the path, the query, the head and the body.
 //!
-//! - Every handler asks in the same few words, and nothing is copied on the way: head and body are the connection's own.
-//! - A body is read when it is wanted, within the limit of its route. It stays, with the room it takes, as long as this.
-//! - A request under a key carries its ticket; what a verb answers is then kept with what it did ([`Asked::tell`]).
+//! - Nothing is copied: head and body are those of the connection.
+//! - A body is read when the handler needs it, within the limit of its route. It stays in memory, with its reservation, as long
+//!   as this value.
+//! - A request with an `Idempotency-Key` has an `IdempotentRequest`; the reply is then stored together with the effect
+//!   ([`ApiRequest::respond_with`]).
 
 use super::AppState;
 use super::address_limiter::AddressPermit;
@@ -30,28 +32,28 @@ use serde::de::DeserializeOwned;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What the body of a route's requests may be.
+/// The limit of the bodies of a route.
 pub(crate) type BodyLimitFn = fn(&AppState, &HeaderMap) -> BodyLimit;
 
-/// For routes that take no body: one that is sent is passed over.
+/// For routes without a body: one that is sent is ignored.
 pub(crate) const NO_BODY: BodyLimitFn = |_, _| BodyLimit { bytes: 0, too_large: Kind::PayloadTooLarge };
 
 /// A request.
 pub(crate) struct ApiRequest {
     pub(crate) app: AppState,
     pub(crate) params: QueryParams,
-    /// Its head.
+    /// The head.
     pub(crate) parts: Parts,
     path_params: RawPathParams,
-    /// Behind a lock that nobody takes: a body may not be looked at from two threads, and this may.
+    /// `Body` is not `Sync`; the mutex only makes this struct `Sync`.
     body: Mutex<Body>,
     body_limit: BodyLimitFn,
     buffered: Option<BufferedBody>,
-    /// What its answer is kept under.
+    /// The key under which the reply is stored.
     idempotent_request: Option<Arc<IdempotentRequest>>,
 }
 
-/// A body in memory, with the room it takes.
+/// A body in memory, with its reservation.
 struct BufferedBody {
     bytes: Bytes,
     _room: Option<ByteReservation>,
@@ -80,41 +82,40 @@ impl FromRequest<AppState> for ApiRequest {
 }
 
 impl ApiRequest {
-    /// The same, of a route whose bodies may be this large.
+    /// The same, with the limit of its body.
     pub(crate) fn with_body_limit(mut self, limits: BodyLimitFn) -> Self {
         self.body_limit = limits;
         self
     }
 
-    /// The same, with its answer to be kept.
+    /// The same, with a key under which the reply is stored.
     pub(crate) fn with_idempotent_request(mut self, request: Arc<IdempotentRequest>) -> Self {
         self.idempotent_request = Some(request);
         self
     }
 
-    /// Its headers.
     pub(crate) const fn headers(&self) -> &HeaderMap {
         &self.parts.headers
     }
 
-    /// A piece of its path, decoded; empty where the route has none of the name.
+    /// A decoded parameter of the path; empty if the route has none of the name.
     pub(crate) fn path_param(&self, name: &str) -> &str {
         self.path_params.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
     }
 
-    /// The identifier that a piece of its path is.
+    /// A parameter of the path that is an identifier.
     pub(crate) fn identifier<T: FromStr<Err = Error>>(&self, name: &str) -> Result<T> {
         self.parse_identifier(self.path_param(name))
     }
 
-    /// The identifier, decoded, and the verb that the last piece of its path is made of.
+    /// The decoded name and the custom method in the last segment of the path.
     pub(crate) fn identifier_and_method(&self, verbs: &[&'static str]) -> (String, Option<&'static str>) {
         let piece = self.parts.uri.path().rsplit('/').next().unwrap_or_default();
         let (id, verb) = custom_methods::split_identifier(piece, verbs);
         (percent_decode_str(id).decode_utf8_lossy().into_owned(), verb)
     }
 
-    /// Reads an identifier as this broker takes them.
+    /// Parses an identifier by the profile of this broker.
     pub(crate) fn parse_identifier<T: FromStr<Err = Error>>(&self, text: &str) -> Result<T> {
         under_profile(self.app.profile(), || text.parse())
     }
@@ -131,17 +132,17 @@ impl ApiRequest {
         Ok(self)
     }
 
-    /// Refuses callers that do not take JSON.
+    /// Refuses callers that do not accept JSON.
     pub(crate) fn check_accepts_json(&self) -> Result<()> {
         negotiate::expect_json_accepted(self.headers())
     }
 
-    /// Refuses a body that is not said to be JSON.
+    /// Refuses a body whose `Content-Type` is not JSON.
     pub(crate) fn check_sends_json(&self) -> Result<()> {
         negotiate::expect_json(self.headers())
     }
 
-    /// Its body, if its route takes one.
+    /// The body, if the route has one.
     pub(crate) async fn bytes(&mut self) -> Result<Bytes, Problem> {
         if let Some(held) = &self.buffered {
             return Ok(held.bytes.clone());
@@ -152,7 +153,7 @@ impl ApiRequest {
         }
         let body = std::mem::take(self.body.get_mut().unwrap_or_else(PoisonError::into_inner));
         let (bytes, reservation) = body::read_body(&self.app, &self.parts.headers, body, limit).await?;
-        // The room of a large body goes on to its answer.
+        // The reservation of a large body is passed on to the response.
         let reservation = match self.parts.extensions.get::<SharedReservation>() {
             Some(kept) if bytes.len() >= LARGE_RESPONSE_BYTES => {
                 kept.store(reservation);
@@ -163,20 +164,20 @@ impl ApiRequest {
         Ok(self.buffered.insert(BufferedBody { bytes, _room: reservation }).bytes.clone())
     }
 
-    /// Lets go of a body that has been parsed. Its room is kept: what was parsed from it takes about as much.
+    /// Drops a body that has been parsed. Its reservation stays: the parsed value needs about as much.
     pub(crate) fn release_bytes(&mut self) {
         if let Some(held) = &mut self.buffered {
             held.bytes = Bytes::new();
         }
     }
 
-    /// Its body, which must be JSON, and an object.
+    /// The body, which must be a JSON object.
     pub(crate) async fn json<T: DeserializeOwned>(&mut self) -> Result<T, Problem> {
         self.check_sends_json()?;
         Ok(body::json(self.app.profile(), &self.bytes().await?)?)
     }
 
-    /// The same where the body may be absent.
+    /// The same for an optional body.
     pub(crate) async fn optional_json<T: DeserializeOwned + Default>(&mut self) -> Result<T, Problem> {
         let bytes = self.bytes().await?;
         if bytes.is_empty() {
@@ -186,17 +187,17 @@ impl ApiRequest {
         Ok(body::json(self.app.profile(), &bytes)?)
     }
 
-    /// Its body as it comes, of any length, with nothing else of it.
+    /// The body as a stream of any length; the rest of the request is dropped.
     pub(crate) fn into_body(self) -> (AppState, Body) {
         (self.app, self.body.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Lets go of it.
+    /// Drops the request.
     pub(crate) fn into_app(self) -> AppState {
         self.app
     }
 
-    /// Lets go of it, but for what it takes to wait.
+    /// Drops the request, except what waiting needs.
     pub(crate) fn into_waiting(self) -> (AppState, WaitingRequest) {
         let waits = Arc::clone(self.app.waits());
         (self.app, WaitingRequest::new(self.parts, waits))
@@ -209,12 +210,12 @@ impl ApiRequest {
         context.map(|context| context.begin_wait(self.app.waits())).transpose()
     }
 
-    /// The broker's writing verbs.
+    /// The writing methods of the broker.
     pub(crate) fn writes(&self) -> BrokerWrites<'_> {
         self.app.broker.writes()
     }
 
-    /// Has a verb carried out and tells what came of it; under a key both are written together.
+    /// Runs a writing method and renders its reply. With a key, effect and reply are stored in one append.
     pub(crate) async fn respond_with<A, T, F>(
         &self,
         reply: T,

@@ -1,8 +1,8 @@
-//! A connection's socket: what hyper reads from and writes to, with manners hyper does not have.
+//! A connection's socket: what hyper reads from and writes to, with rules that hyper does not have.
 //!
-//! - The first bytes tell HTTP/1 from HTTP/2 and are then read again as if nobody had looked.
-//! - A peer that does not take what is written to it is let go after a while; over HTTP/1 not while it is still sending.
-//! - What hyper answers by itself (a head that is no head, or too large) leaves as a problem document.
+//! - The first bytes distinguish HTTP/1 from HTTP/2, and are then read again by hyper.
+//! - A peer that does not read what is written to it is disconnected after a while; over HTTP/1 not while it is still sending.
+//! - Responses of hyper itself (to a head that is invalid or too large) are replaced by problem documents.
 
 use super::head_meter::HeadMeter;
 use super::problem::Problem;
@@ -18,46 +18,46 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 use uuid::Uuid;
 
-/// Which HTTP a peer speaks.
+/// The version of HTTP that a peer uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HttpVersion {
     One,
     Two,
 }
 
-/// How HTTP/2 begins.
+/// The first bytes of HTTP/2.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Most bytes that hyper gets with one read. It doubles its buffer whenever a read fills it, so this keeps the buffer of a
 /// connection below 32 KiB unless a head is larger.
 const READ_BYTES_MAX: usize = 32_767;
 
-/// A socket with its first bytes looked at.
+/// A socket whose HTTP version is known.
 pub(crate) struct HttpSocket {
     stream: TcpStream,
-    /// Bytes read already and not handed out yet.
+    /// Bytes that hyper reads before those of the stream.
     pushed_back: Vec<u8>,
-    /// Runs while the peer takes nothing.
+    /// Runs while the peer reads nothing.
     stalled: Option<Pin<Box<Sleep>>>,
     stall_max: Duration,
     replacement: Option<ReplacedResponse>,
     version: HttpVersion,
-    /// Set when there is nothing left to be written.
+    /// Set when everything is written.
     flushed: Arc<AtomicBool>,
-    /// Over HTTP/1: where the bytes of heads are counted.
+    /// Over HTTP/1: counts the bytes of heads.
     meter: Option<Arc<HeadMeter>>,
 }
 
-/// A document on its way out in place of something shorter.
+/// A document that is written in place of a response of hyper's.
 struct ReplacedResponse {
     document: Vec<u8>,
     written: usize,
-    /// How many bytes of hyper's own are done with when it is out.
-    stands_for: usize,
+    /// The length of hyper's response, reported to hyper when the document is written.
+    replaced: usize,
 }
 
 impl HttpSocket {
-    /// Waits for the first bytes and tells which HTTP they are.
+    /// Waits for the first bytes and detects the version of HTTP.
     pub(crate) async fn detect_version(mut stream: TcpStream, stall_max: Duration) -> io::Result<Self> {
         let mut first = Vec::with_capacity(PREFACE.len());
         let mut piece = [0; PREFACE.len()];
@@ -85,27 +85,27 @@ impl HttpSocket {
         })
     }
 
-    /// Which HTTP the peer speaks.
+    /// The version of HTTP.
     pub(crate) const fn version(&self) -> HttpVersion {
         self.version
     }
 
-    /// What is set whenever there is nothing left to be written.
+    /// A flag that is set whenever everything is written.
     pub(crate) fn flushed(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.flushed)
     }
 
-    /// Has the bytes of heads counted; where there is no room for them, reading fails.
+    /// Counts the bytes of heads with `meter`; reading fails if there is no room for them.
     pub(crate) fn count_heads(&mut self, meter: Arc<HeadMeter>) {
         self.meter = Some(meter);
     }
 
-    /// Has these bytes read before what comes next.
+    /// Lets hyper read these bytes next.
     pub(crate) fn push_back(&mut self, bytes: &[u8]) {
         self.pushed_back = [bytes, &self.pushed_back].concat();
     }
 
-    /// Passes a write's outcome on, and lets go of a peer that takes nothing for too long.
+    /// Passes on the outcome of a write; fails if the peer has read nothing for too long.
     fn watch_stall<T>(&mut self, context: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if outcome.is_ready() {
             self.stalled = None;
@@ -117,18 +117,18 @@ impl HttpSocket {
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 
-    /// A peer that sends a body may read the answer only after it, so it has its time anew. Over HTTP/2 a peer has to read
-    /// while it sends.
+    /// Restarts the time-out while the peer sends: it may read the response only after it has sent its body. Over HTTP/2 a peer
+    /// must read while it sends.
     fn reset_stall_timer(&mut self) {
         if let Some(stalled) = self.stalled.as_mut().filter(|_| self.version == HttpVersion::One) {
             stalled.as_mut().reset(Instant::now() + self.stall_max);
         }
     }
 
-    /// Whether an HTTP/1 peer has gone; if not, the task is woken when it does.
+    /// Whether an HTTP/1 peer has disconnected; if not, the task is woken when it does.
     ///
-    /// Hyper flushes whenever it has nothing else to do, so this is asked while an answer is awaited. By itself it would
-    /// read ahead to find out, and take another buffer of 8 KiB for that, with every request.
+    /// Hyper flushes whenever it is idle, so this is called while a handler runs. Hyper itself would read ahead to find out, and
+    /// allocate another buffer of 8 KiB for every request.
     pub(crate) fn has_lost_its_peer(&self, context: &mut Context<'_>) -> bool {
         if self.version == HttpVersion::Two {
             return false;
@@ -136,7 +136,7 @@ impl HttpSocket {
         match self.stream.poll_read_ready(context) {
             Poll::Pending => false,
             Poll::Ready(Err(_)) => true,
-            // There is something to read, or there never will be.
+            // There are bytes to read, or the stream has ended.
             Poll::Ready(Ok(())) => {
                 let state = std::pin::pin!(self.stream.ready(Interest::READABLE));
                 let state = state.poll(&mut Context::from_waker(Waker::noop()));
@@ -145,12 +145,12 @@ impl HttpSocket {
         }
     }
 
-    /// Writes what stands for hyper's own refusal; answers how many of its bytes are done with.
+    /// Writes the document that replaces hyper's response; returns the length of that response when it is done.
     fn poll_replacement(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        while let Some(ReplacedResponse { document, written, stands_for }) = &mut self.replacement {
+        while let Some(ReplacedResponse { document, written, replaced }) = &mut self.replacement {
             let rest = document.get(*written..).unwrap_or_default();
             if rest.is_empty() {
-                let done = *stands_for;
+                let done = *replaced;
                 self.replacement = None;
                 return Poll::Ready(Ok(done));
             }
@@ -181,8 +181,8 @@ impl AsyncRead for HttpSocket {
         let taken = self.pushed_back.len().min(buffer.remaining());
         let rest = self.pushed_back.split_off(taken);
         buffer.put_slice(&std::mem::replace(&mut self.pushed_back, rest));
-        // What came with them goes with them: a head in two pieces would be parsed twice, in a buffer twice as large. Whatever
-        // is wrong with the stream is told by the next read.
+        // More bytes of the same head are read at once: a head in two pieces would be parsed twice, in a buffer twice as large. An
+        // error of this read is dropped, because the next read returns it.
         if self.pushed_back.is_empty() && buffer.remaining() > 0 {
             let _ = Pin::new(&mut self.stream).poll_read(context, buffer);
         }
@@ -195,7 +195,7 @@ impl AsyncWrite for HttpSocket {
         if self.replacement.is_none()
             && let Some(document) = replace_refusal(bytes)
         {
-            self.replacement = Some(ReplacedResponse { document, written: 0, stands_for: bytes.len() });
+            self.replacement = Some(ReplacedResponse { document, written: 0, replaced: bytes.len() });
         }
         let outcome = match self.replacement {
             Some(_) => self.poll_replacement(context),
@@ -209,7 +209,7 @@ impl AsyncWrite for HttpSocket {
         context: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        // What hyper says by itself has no body: it comes in one piece.
+        // A response of hyper itself has no body, so it is a single piece.
         if let [only] = pieces {
             return self.poll_write(context, only);
         }
@@ -252,7 +252,7 @@ fn poll_read_bounded(
     Poll::Ready(Ok(()))
 }
 
-/// A whole answer with a problem document, if `bytes` is a refusal of hyper's own: those carry no trace.
+/// A response with a problem document, if `bytes` is a refusal by hyper: those have no trace id.
 fn replace_refusal(bytes: &[u8]) -> Option<Vec<u8>> {
     let status = bytes.strip_prefix(b"HTTP/1.1 4").or_else(|| bytes.strip_prefix(b"HTTP/1.0 4"))?;
     let status = std::str::from_utf8(status.get(..2)?).ok()?.parse::<u16>().ok()?;
@@ -264,7 +264,7 @@ fn replace_refusal(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(encode_problem(&problem))
 }
 
-/// A whole answer for a peer that is not even asked what it wants.
+/// A complete response for a peer whose request is not read.
 pub(crate) fn encode_problem(problem: &Problem) -> Vec<u8> {
     let trace = Uuid::new_v4().simple().to_string();
     let document = serde_json::to_string(&problem.document(None, Some(&trace))).unwrap_or_default();
@@ -285,7 +285,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     #[tokio::test]
-    async fn the_first_bytes_come_with_what_follows_them() {
+    async fn the_first_bytes_are_read_together_with_those_after_them() {
         let head = b"GET /v1/topics HTTP/1.1\r\nHost: here\r\nAccept: application/json\r\n\r\n";
         assert!(head.len() > PREFACE.len());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -296,7 +296,7 @@ mod tests {
         let mut buffer = [0; 8192];
         let read = socket.read(&mut buffer).await.unwrap();
         assert_eq!(String::from_utf8_lossy(&buffer[..read]), String::from_utf8_lossy(head));
-        // A peer that is gone is still told apart from one that says nothing yet.
+        // The end of the stream is still seen.
         drop(peer);
         assert_eq!(socket.read(&mut buffer).await.unwrap(), 0);
     }

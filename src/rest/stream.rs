@@ -1,8 +1,8 @@
-//! Streaming: Server-Sent Events that begin where the reader left off and never skip.
+//! Streaming: Server-Sent Events that start where the reader stopped and skip nothing.
 //!
-//! - Catching up and following are one loop; a slow reader is read for only as fast as it takes.
-//! - `id:` is the sequence. It also moves while nothing matches, so that a resumed stream need not look again.
-//! - A stream ends cleanly when the server drains, and with a problem when its range is gone.
+//! - Catching up and following are one loop; events are read only as fast as the client takes them.
+//! - `id:` is the sequence. It also moves past events that do not match, so that a resumed stream does not read them again.
+//! - A stream ends when the server drains, and with a problem when its events were removed.
 
 use super::AppState;
 use super::address_limiter::AddressPermit;
@@ -27,36 +27,36 @@ use tokio::time::Instant;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
-/// A comment is sent this often while nothing happens.
+/// The interval of comments while there are no events.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// Most bytes of events in one piece; the first event is always given.
+/// Most bytes of events in one piece; the first event is always included.
 const PAGE_BYTES: usize = 256 * 1024;
-/// The largest number that an event of a stream can have.
+/// The largest sequence.
 const ID_MAX: u64 = i64::MAX as u64;
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/v1/events:stream", get(waiting(stream_events)))
 }
 
-async fn stream_events(asked: ApiRequest) -> HandlerResult {
-    asked.allow_filters_and(&["topic", "consumer_id", "offset", "limit"])?;
-    check_accept(asked.headers())?;
-    let offset = match last_event_id(asked.headers())? {
+async fn stream_events(request: ApiRequest) -> HandlerResult {
+    request.allow_filters_and(&["topic", "consumer_id", "offset", "limit"])?;
+    check_accept(request.headers())?;
+    let offset = match last_event_id(request.headers())? {
         Some(offset) => offset.into(),
-        None => asked.params.read_offset_if_any()?.unwrap_or(ReadOffset::Latest),
+        None => request.params.read_offset_if_any()?.unwrap_or(ReadOffset::Latest),
     };
-    let mut wanted = ReadQuery::of(&asked, offset)?;
-    let member = asked.begin_wait()?;
-    let app = asked.into_app();
-    // Read once before the answer begins: what is wrong with the request is told as a problem, not inside the stream.
+    let mut query = ReadQuery::of(&request, offset)?;
+    let permit = request.begin_wait()?;
+    let app = request.into_app();
+    // The first read is made before the response starts, so that errors of the request are problems and not part of the stream.
     let answers = app.answers().for_caller();
     let reservation = page_budget(&answers);
-    let first = reservation.scope(wanted.clone().read(&app)).await?;
+    let first = reservation.scope(query.clone().read(&app)).await?;
     let start = first.next_offset;
-    wanted.continue_after(start);
+    query.continue_after(start);
     let opening = format!(": from {start}\nretry: 1000\n\n{}", sse_text(&first));
     let opening = response_budget::budgeted_chunk(opening.into(), reservation.take_reservation());
-    let following = EventStream { app, answers, query: wanted, last: start, ended: false, _permit: member };
+    let following = EventStream { app, answers, query, last: start, ended: false, _permit: permit };
     let rest = stream::unfold(following, |following| following.next());
     let whole = futures_util::StreamExt::chain(stream::iter([Ok::<_, Infallible>(opening)]), rest);
     let mut response = ok_response(EVENT_STREAM, Body::from_stream(whole));
@@ -64,26 +64,26 @@ async fn stream_events(asked: ApiRequest) -> HandlerResult {
     Ok(response)
 }
 
-/// A stream on its way.
+/// An open stream.
 struct EventStream {
     app: AppState,
-    /// Room for its pages, which is its caller's.
+    /// The budget of its pages, charged to its caller.
     answers: ByteBudget,
     query: ReadQuery,
     /// The last `id:` sent.
     last: Offset,
     ended: bool,
-    /// Its place among the requests that wait.
+    /// Counts it among the requests that wait.
     _permit: Option<AddressPermit>,
 }
 
-/// Room for a page of a stream: small ones do, for the next one follows by itself.
+/// The budget of a page; pages are small, because the next one follows at once.
 fn page_budget(answers: &ByteBudget) -> PageBudget {
     PageBudget::new(answers, PAGE_BYTES)
 }
 
 impl EventStream {
-    /// The next piece: events, or a sign of life.
+    /// The next piece: events, or a comment.
     async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
         if self.ended || self.app.is_draining() {
             return None;
@@ -91,7 +91,7 @@ impl EventStream {
         let reservation = page_budget(&self.answers);
         let page = match reservation.scope(self.wait()).await {
             Ok(page) => page,
-            // Others have all the room there is. A stream has time: it says that it lives, and tries again.
+            // The budget is used up. A stream can wait: it sends a comment and retries.
             Err(error) if error.kind() == Kind::Overloaded => {
                 return Some((Ok(Bytes::from_static(b": busy\n\n")), self));
             }
@@ -103,7 +103,7 @@ impl EventStream {
         self.query.continue_after(page.next_offset);
         let mut text = sse_text(&page);
         if text.is_empty() {
-            // Nothing matched, but the reader need not look at this part again.
+            // Nothing matched; the new id lets a resumed stream skip this part.
             let moved = page.next_offset > self.last;
             text = if moved { format!(": idle\nid: {}\n\n", page.next_offset) } else { ": idle\n\n".to_owned() };
         }
@@ -113,8 +113,8 @@ impl EventStream {
 }
 
 impl EventStream {
-    /// Waits for events, a move of the offset, or the time for a comment. A stream may wait longer than a poll, whose
-    /// bound is `polling.max_timeout_secs`, so it polls as often as it takes.
+    /// Waits for events, a move of the offset, or the time for a comment. A stream may wait longer than a poll, which is
+    /// limited by `polling.max_timeout_secs`, so it polls several times.
     async fn wait(&mut self) -> Result<EventPage> {
         let longest = Duration::from_secs(self.app.broker.config().polling.max_timeout_secs);
         let comment_at = Instant::now() + HEARTBEAT;
@@ -129,14 +129,14 @@ impl EventStream {
     }
 }
 
-/// A page as events of the stream.
+/// A page as Server-Sent Events.
 fn sse_text(page: &EventPage) -> String {
     let size = page.items.iter().map(|event| event.text.len() + 48).sum();
     let mut text = Vec::with_capacity(size);
     for (index, event) in page.items.iter().enumerate() {
         // Writing to memory cannot fail.
         let _ = writeln!(text, "id: {}", event.sequence);
-        // `data` keeps its line breaks from the producer; between two lines the format wants its own prefix.
+        // `data` may contain line breaks; in the format, each line needs its prefix.
         for line in event_bytes(event, page.claims.get(index)).split(|byte| matches!(byte, b'\n' | b'\r')) {
             text.extend_from_slice(b"data: ");
             text.extend_from_slice(line);

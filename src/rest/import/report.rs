@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn refusals_that_nobody_reads_are_counted_and_hold_nothing_up() {
+    async fn unread_refusals_are_counted_and_delay_nothing() {
         let (mut report, mut queue) = ImportReport::new(Duration::from_secs(600));
         let began = Instant::now();
         for line in 0..100_000 {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_reads_nothing_for_long_is_given_up() {
+    async fn an_import_whose_client_reads_nothing_ends() {
         let (mut report, _queue) = ImportReport::new(Duration::from_secs(600));
         let began = Instant::now();
         let refusal = loop {

@@ -1,8 +1,8 @@
-//! Swagger UI: the page to read the document on, and to try it.
+//! Swagger UI: the page to read the document, and to send requests.
 //!
-//! - Its files come out of the binary; the browser fetches nothing from anywhere else, and is told so.
-//! - A file has an `ETag`: a browser that has it already is answered 304.
-//! - What was made of a file once is kept as long as the process runs ([`StaticPage`]); the binary has a fixed number of them.
+//! - Its files are part of the binary. The browser loads nothing from other servers, and a policy forbids it.
+//! - A file has an `ETag`: a browser that has it gets 304.
+//! - The representations of a file are cached as long as the process runs ([`StaticPage`]); their number is fixed.
 
 use super::AppState;
 use super::pages::StaticPage;
@@ -20,24 +20,24 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 use utoipa_swagger_ui::Config;
 
-/// Scripts and data from this server only. Styles stand inline in what Swagger UI draws, and icons are `data:` URLs.
+/// Scripts and data from this server only. Swagger UI uses inline styles, and icons are `data:` URLs.
 const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' \
     data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 );
 
-/// What the file of the path `/docs/` is called.
+/// The name of the file of the path `/docs/`.
 const INDEX: &str = "index.html";
 
 /// A file of the binary.
 #[derive(Clone)]
 struct DocsFile {
     page: Arc<StaticPage>,
-    /// Whether the binary has it compressed already.
+    /// Whether the binary contains it compressed.
     is_gzip: bool,
 }
 
-/// Files that somebody has asked for. They depend on nothing but the binary.
+/// Files that were requested. They depend only on the binary.
 static FILES: LazyLock<RwLock<HashMap<String, DocsFile>>> = LazyLock::new(RwLock::default);
 
 pub(super) fn routes() -> Router<AppState> {
@@ -85,7 +85,7 @@ fn file(name: &str) -> Result<DocsFile> {
         Cow::Owned(bytes) => Bytes::from(bytes),
     };
     let file = DocsFile { page: StaticPage::new(bytes, media), is_gzip: found.gzpipped };
-    // Two that ask at the same time share what the first one has made.
+    // Concurrent requests share the first result.
     let mut files = FILES.write().unwrap_or_else(PoisonError::into_inner);
     Ok(files.entry(name.to_owned()).or_insert(file).clone())
 }

@@ -1,6 +1,6 @@
 //! Examples of requests and responses, with every member that a response has.
 //!
-//! Every one is held against its schema by a test.
+//! A test validates every example against its schema.
 
 pub(super) mod claims;
 pub(super) mod subscriptions;
@@ -42,7 +42,7 @@ pub(super) fn new_event() -> Value {
     })
 }
 
-/// What it is answered with, and what every read shows.
+/// The stored event, as every response shows it.
 pub(super) fn event() -> Value {
     json!({
         "id": EVENT_ID,
@@ -83,7 +83,7 @@ pub(super) fn new_batch() -> Value {
     ]})
 }
 
-/// What a batch is answered with.
+/// The response to a batch.
 pub(super) fn batch_outcome() -> Value {
     let refusal = Kind::Validation;
     json!({
@@ -101,7 +101,7 @@ pub(super) fn batch_outcome() -> Value {
     })
 }
 
-/// An event on its way in as a CloudEvent.
+/// An event that is published as a CloudEvent.
 pub(super) fn cloud_event() -> Value {
     json!({
         "specversion": "1.0",
@@ -118,7 +118,7 @@ pub(super) fn cloud_event() -> Value {
     })
 }
 
-/// An event on its way out as a CloudEvent.
+/// A stored event as a CloudEvent.
 pub(super) fn stored_cloud_event() -> Value {
     json!({
         "specversion": "1.0",
@@ -146,7 +146,7 @@ pub(super) fn import_lines() -> Value {
     Value::String(format!("{}\n{}\n", new_event(), event()))
 }
 
-/// What an import is answered with.
+/// The response to an import.
 pub(super) fn import_report() -> Value {
     let error = json!({
         "type": format!("{TYPE_BASE}{}", Kind::Validation.code()),
@@ -177,7 +177,7 @@ pub(super) fn log_page() -> Value {
     json!({"items": [event()], "nextPosition": 20_071, "tail": 20_071})
 }
 
-/// Where an aggregate stands.
+/// An aggregate.
 pub(super) fn aggregate() -> Value {
     json!({"aggregateSequence": 1, "sequence": 12_345, "lastEvent": event()})
 }
@@ -187,7 +187,7 @@ pub(super) fn aggregate_events() -> Value {
     json!({"items": [event()], "nextAfter": 1, "aggregateSequence": 1})
 }
 
-/// A topic as one asks for it.
+/// A topic as it is registered.
 pub(super) fn new_topic() -> Value {
     json!({
         "id": USERS_TOPIC,
@@ -208,7 +208,7 @@ pub(super) fn topics() -> Value {
     json!({"topics": [topic()], "page_info": page_info()})
 }
 
-/// Where the neighbouring pages are.
+/// The cursors of the neighbouring pages.
 pub(super) fn page_info() -> Value {
     json!({"next_cursor": CURSOR, "prev_cursor": null, "limit": 20})
 }
@@ -264,7 +264,7 @@ pub(super) fn data_schema() -> Value {
     })
 }
 
-/// An event type as one asks for it.
+/// An event type as it is registered.
 pub(super) fn new_event_type() -> Value {
     json!({
         "id": CREATED,
@@ -280,7 +280,7 @@ pub(super) fn event_type() -> Value {
     merged(new_event_type(), json!({"createdAt": REGISTERED_AT, "versions": [version()]}))
 }
 
-/// A schema version as one asks for it.
+/// A schema version as it is registered.
 pub(super) fn new_version() -> Value {
     json!({"version": "1.1", "schemaType": "JSON_SCHEMA", "schema": data_schema(), "mimeType": "application/json"})
 }
@@ -314,12 +314,12 @@ pub(super) fn consumer() -> Value {
     merged(new_consumer(), more)
 }
 
-/// A live consumer as its group sees it.
+/// A live consumer of a group.
 pub(super) fn member() -> Value {
     json!({"consumerId": CONSUMER_ID, "lastSeenAt": "2025-12-03T12:05:00.000Z", "inFlight": 0})
 }
 
-/// How far a group has come in one topic.
+/// A group's offset in one topic.
 pub(super) fn group_topic() -> Value {
     json!({"topic": TOPIC, "committedOffset": 12_300, "tail": 12_345, "lag": 45, "members": [member()]})
 }
@@ -358,7 +358,7 @@ pub(super) fn page_of(row: &Value) -> Value {
     json!({"items": [row], "page_info": page_info()})
 }
 
-/// What an example has at a place.
+/// A part of an example.
 pub(super) fn at_pointer(example: &Value, pointer: &str) -> Value {
     example.pointer(pointer).cloned().unwrap_or_default()
 }

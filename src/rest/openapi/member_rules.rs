@@ -1,24 +1,24 @@
-//! Rules between an object's members that its properties alone cannot say: which go together, and which exclude each other.
+//! Rules between an object's members: which are used together, and which exclude each other.
 //!
-//! They stand as `if` and `then` beside the properties: unless the first rules hold, the last one does. Generators of clients
-//! pass those words over; `anyOf` beside properties makes them lose the properties. To a rule, a member that is null is absent.
+//! They are written as `if` and `then`: unless one of the first rules holds, the last one must. Client generators ignore these
+//! keywords, while `anyOf` together with properties makes them lose the properties. A member that is null counts as absent.
 
 use super::schema_spec::SchemaSpec;
 use serde_json::{Map, Value, json};
 
-/// One way in which the members of an object may go together.
+/// One valid combination of members.
 #[derive(Default)]
 pub(super) struct MemberRule {
     required: Vec<Value>,
     members: Map<String, Value>,
 }
 
-/// A rule that says nothing yet.
+/// A rule without conditions.
 pub(super) fn rule() -> MemberRule {
     MemberRule::default()
 }
 
-/// The words of a schema that say that one of these rules holds.
+/// The keywords of a schema by which one of these rules must hold.
 pub(super) fn any_of(rules: impl IntoIterator<Item = MemberRule>) -> Vec<(&'static str, Value)> {
     let mut schemas: Vec<Value> = rules.into_iter().map(MemberRule::schema).collect();
     let (Some(last), first) = (schemas.pop(), schemas.pop()) else { return Vec::new() };
@@ -30,17 +30,17 @@ pub(super) fn any_of(rules: impl IntoIterator<Item = MemberRule>) -> Vec<(&'stat
 }
 
 impl MemberRule {
-    /// This member is there.
+    /// The member is present.
     pub(super) fn with(self, name: &str) -> Self {
         self.needs(name, json!({"not": {"enum": [null]}}))
     }
 
-    /// This member is there, and one of these words.
+    /// The member is present and has one of these values.
     pub(super) fn with_word(self, name: &str, words: &[&str]) -> Self {
         self.needs(name, json!({"enum": words}))
     }
 
-    /// This flag is up, or it is down or not there.
+    /// The flag is `true`; or it is `false` or absent.
     pub(super) fn with_flag(self, name: &str, is_up: bool) -> Self {
         match is_up {
             true => self.needs(name, json!({"enum": [true]})),
@@ -48,17 +48,17 @@ impl MemberRule {
         }
     }
 
-    /// This member is not there.
+    /// The member is absent.
     pub(super) fn without(self, name: &str) -> Self {
         self.holds(name, json!({"enum": [null]}))
     }
 
-    /// This list has nothing in it, or is not there.
+    /// The list is empty or absent.
     pub(super) fn with_empty(self, name: &str) -> Self {
         self.holds(name, json!({"maxItems": 0}))
     }
 
-    /// This member is of this shape, or not there.
+    /// The member matches this schema, or is absent.
     pub(super) fn shaped(self, name: &str, shape: SchemaSpec) -> Self {
         self.holds(name, json!(utoipa::openapi::Schema::from(shape)))
     }
@@ -73,7 +73,7 @@ impl MemberRule {
         self
     }
 
-    /// It, as a schema. Other members are none of its business, which is said for tools that close what is not open.
+    /// The rule as a schema. It allows other members explicitly, for tools that close schemas by default.
     pub(super) fn schema(self) -> Value {
         json!({"properties": self.members, "required": self.required, "additionalProperties": true})
     }

@@ -1,9 +1,10 @@
 //! The OpenAPI document, and Swagger UI to read it with.
 //!
-//! - Built once, when the server starts, with the limits that are in force; served as bytes with an `ETag`.
-//! - [`operations`] says what there is, file by file as in `rest`; [`schemas`] what it looks like; [`problems`] how it
-//!   is refused. `shape`, `operation`, `parameters` and `headers` are the words those are written in.
-//! - The tests hold the document against the routes, the contract's types and the answers of the real server.
+//! - It is built once, when the server starts, with the limits of the configuration, and served as bytes with an `ETag`.
+//! - [`operations`] has a file per resource, as `rest` has; [`schemas`] the JSON of the contract's types; [`problems`] the
+//!   refusals. `schema_spec`, `operation_spec`, `parameters` and `headers` are the builders they use. Why this is written by hand:
+//!   [decision 36](../../../docs/decisions/0036-openapi-by-hand.md).
+//! - Tests compare the document with the routes, the contract's types and the responses of the real server.
 
 mod docs;
 mod examples;
@@ -31,10 +32,10 @@ use utoipa::openapi::{ComponentsBuilder, Info, InfoBuilder, License, OpenApi, Op
 /// Limits that the configuration sets.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DocumentLimits {
-    /// Largest and usual `limit`.
+    /// Largest and default `limit`.
     limit_max: u64,
     limit_default: u64,
-    /// Longest and usual wait of a poll, in seconds.
+    /// Longest and default wait of a poll, in seconds.
     wait_max: u64,
     wait_default: u64,
     /// Most events of a batch, and most bytes.
@@ -88,26 +89,25 @@ fn document(bounds: &DocumentLimits) -> OpenApi {
         .servers(Some([Server::new("/")]))
         .tags(Some(tags))
         .paths(paths)
-        // Says that nobody is asked for credentials, rather than nothing.
+        // Explicitly without credentials.
         .security(Some([]))
         .components(Some(components.build()))
         .build()
 }
 
-const DESCRIPTION: &str = "Keeps every event typed, ordered and durable.
+const DESCRIPTION: &str = "An event broker that keeps every event typed, ordered and durable.
 
-Programs publish events of registered types; the broker validates them, gives them their numbers and keeps them in an \
-append-only log. Others list them, wait for them, follow them, and replay them from any offset.
+Programs publish events of registered types. The broker validates them, assigns their numbers and stores them in an \
+append-only log. Readers list them, wait for new ones, follow a stream, and read again from any offset.
 
-**Bodies** are JSON in camelCase. Members a request does not know are refused by name, except inside `data` and \
-`context`; so are unknown query parameters. Times are RFC 3339; answers print UTC with milliseconds. Topics, \
-event types and subject types are named by codes (`order.created`, `shop:orders:order:created`) or by \
-[GTS](https://github.com/globalTypeSystem/gts-spec/) identifiers. In the path of a topic or an event type, `%3A` belongs to \
-the name, and an unencoded last `:part` is a verb if it is one of the route's; at other paths a `:verb` may also be written \
-`%3Averb`.
+**Bodies** are JSON in camelCase. Unknown members are refused by name, except inside `data` and `context`; so are unknown query \
+parameters. Times are RFC 3339; responses use UTC with milliseconds. Topics, event types and subject types are named by codes \
+(`order.created`, `shop:orders:order:created`) or by [GTS](https://github.com/globalTypeSystem/gts-spec/) identifiers. In the \
+path of a topic, an event type or a consumer group, `%3A` belongs to the name, and an unencoded last `:part` is a custom \
+method if the route has it. At other paths a custom method `:name` may also be written `%3Aname`.
 
-**Refusals** are RFC 9457 problem documents (`application/problem+json`). Programs branch on the code, the last part of \
-`type`. A refusal changed nothing, unless its code says otherwise. The codes:";
+**Problems** are RFC 9457 problem documents (`application/problem+json`). Programs should use the code, the last part of \
+`type`. A refused request has changed nothing, unless its code says otherwise. The codes:";
 
 fn info() -> Info {
     let mut license = License::new("Apache-2.0");

@@ -1,9 +1,9 @@
-//! Operations in few words: a method and a path, what it takes, what it answers, what it refuses.
+//! Builders of operations: method and path, parameters, body, responses and problems.
 //!
-//! - Every operation can be refused in the ways every request can be ([`EVERYWHERE`]), those with a body in a few more;
-//!   the rest is said one by one.
-//! - Every answer carries its trace.
-//! - Every operation that writes takes an `Idempotency-Key`, and may answer what it answered before.
+//! - Every operation has the problems of every request ([`EVERYWHERE`]), those with a body a few more; others are listed one by
+//!   one.
+//! - Every response has the headers of its trace.
+//! - Every operation that writes has the parameter `Idempotency-Key`, and may return a stored response.
 
 use super::headers;
 use super::parameters;
@@ -34,7 +34,7 @@ pub(super) struct OperationSpec {
     refusals: BTreeSet<Kind>,
 }
 
-/// An operation: its method and path, its id, and what it does in a few words.
+/// An operation with its method, path, id and summary.
 pub(super) fn operation(
     method: HttpMethod,
     path: &'static str,
@@ -63,44 +63,44 @@ pub(super) fn operation(
 }
 
 impl OperationSpec {
-    /// Which chapter it stands in.
+    /// With its tag.
     pub(super) const fn tag(mut self, tag: &'static str) -> Self {
         self.tag = tag;
         self
     }
 
-    /// What there is to know about it.
+    /// With a description.
     pub(super) fn about(mut self, description: impl Into<String>) -> Self {
         self.description = description.into();
         self
     }
 
-    /// Takes a parameter of its own.
+    /// With a parameter of its own.
     pub(super) fn parameter(mut self, parameter: Parameter) -> Self {
         self.parameters.push(parameter);
         self
     }
 
-    /// Takes parameters that several operations take.
+    /// With parameters that several operations share.
     pub(super) fn shared_parameters(mut self, names: &[&'static str]) -> Self {
         self.shared_parameters.extend(names);
         self
     }
 
-    /// Refuses in these ways too.
+    /// With these problems.
     pub(super) fn problems(mut self, kinds: &[Kind]) -> Self {
         self.refusals.extend(kinds);
         self
     }
 
-    /// Takes a body.
+    /// With a body.
     pub(super) fn body(mut self, body: BodySpec) -> Self {
         self.refusals.extend(WITH_A_BODY);
         self.body = Some(body.0.build());
         self
     }
 
-    /// Answers so.
+    /// With a response.
     pub(super) fn response(mut self, status: u16, answer: ResponseSpec) -> Self {
         let answer = match self.method {
             HttpMethod::Get => answer,
@@ -110,7 +110,7 @@ impl OperationSpec {
         self
     }
 
-    /// Puts it among the paths, and its refusals among those that are shared.
+    /// Adds it to the paths, and its problems to the shared responses.
     pub(super) fn add_to(self, paths: &mut Paths, shared: &mut SharedResponses) {
         let mut operation = OperationBuilder::new()
             .tag(self.tag)
@@ -138,28 +138,28 @@ impl OperationSpec {
 pub(super) struct BodySpec(RequestBodyBuilder);
 
 impl BodySpec {
-    /// A body that must be there.
+    /// A required body.
     pub(super) fn about(description: &str) -> Self {
         Self(RequestBodyBuilder::new().description(Some(description)).required(Some(Required::True)))
     }
 
-    /// It may be missing.
+    /// It is optional.
     pub(super) fn or_none(self) -> Self {
         Self(self.0.required(Some(Required::False)))
     }
 
-    /// In this media type it is of the named schema.
+    /// With this media type and the named schema.
     pub(super) fn of(self, media: &str, schema: &str, example: Value) -> Self {
         Self(self.0.content(media, content(schema, example)))
     }
 
-    /// In this media type it is of this shape.
+    /// With this media type and schema.
     pub(super) fn shaped(self, media: &str, shape: SchemaSpec, example: Value) -> Self {
         Self(self.0.content(media, ContentBuilder::new().schema(Some(shape)).example(Some(example)).build()))
     }
 }
 
-/// An answer under construction.
+/// A response under construction.
 pub(super) struct ResponseSpec(ResponseBuilder);
 
 impl ResponseSpec {
@@ -172,17 +172,17 @@ impl ResponseSpec {
         Self::about(description).of(JSON, schema, example)
     }
 
-    /// In this media type it is of the named schema.
+    /// With this media type and the named schema.
     pub(super) fn of(self, media: &str, schema: &str, example: Value) -> Self {
         Self(self.0.content(media, content(schema, example)))
     }
 
-    /// In this media type it is of this shape.
+    /// With this media type and schema.
     pub(super) fn shaped(self, media: &str, shape: SchemaSpec, example: Value) -> Self {
         Self(self.0.content(media, ContentBuilder::new().schema(Some(shape)).example(Some(example)).build()))
     }
 
-    /// May carry these headers.
+    /// With these headers, which are optional.
     pub(super) fn with(self, names: &[&str]) -> Self {
         let with = |response: ResponseBuilder, name: &&str| response.header_ref(*name, headers::reference(name));
         Self(names.iter().fold(self.0, with))

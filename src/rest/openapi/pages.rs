@@ -1,8 +1,8 @@
-//! Files that are the same for everybody: each of their representations is made once, and shared by all answers.
+//! Static files: each representation is built once and shared by all responses.
 //!
-//! - A file has a tag, by which a browser asks whether its copy is still good; then nothing is sent.
-//! - It is compressed when somebody first takes it so, on a thread for such work, and never again.
-//! - An answer refers to the bytes and copies none: one that nobody reads takes no room.
+//! - A file has a tag with which a browser validates its copy; then no body is sent.
+//! - It is compressed for the first client that accepts it, on a blocking thread, and cached.
+//! - A response refers to the shared bytes, so that one that is not read needs no memory of its own.
 
 use super::super::response_budget;
 use axum::body::Body;
@@ -21,10 +21,10 @@ use tokio::sync::OnceCell;
 use tower::{Layer, Service};
 use tower_http::compression::CompressionLayer;
 
-/// How a file can be compressed; the first one is preferred.
+/// The supported codings, the preferred one first.
 const CODINGS: [&str; 2] = ["zstd", "gzip"];
 
-/// A file as it is served.
+/// A file.
 pub(super) struct StaticPage {
     bytes: Bytes,
     media: HeaderValue,
@@ -41,7 +41,7 @@ impl StaticPage {
         Arc::new(Self { bytes, media, tag, compressed: Default::default() })
     }
 
-    /// The answer to a request with these headers, compressed if it may be.
+    /// The response to a request with these headers, compressed if allowed.
     pub(super) async fn answer(&self, request: &HeaderMap, compresses: bool) -> Response {
         let mut response = match self.is_known(request) {
             true => {
@@ -63,7 +63,7 @@ impl StaticPage {
         response_budget::shared(response)
     }
 
-    /// Whether the caller has it already.
+    /// Whether the caller has it.
     fn is_known(&self, request: &HeaderMap) -> bool {
         let known = request.get_all(IF_NONE_MATCH).iter().filter_map(|tags| tags.to_str().ok());
         let own = opaque(self.tag.to_str().unwrap_or_default());
@@ -91,12 +91,12 @@ impl StaticPage {
     }
 }
 
-/// What a tag says, whether it is weak or not.
+/// The value of a tag, weak or strong.
 fn opaque(tag: &str) -> &str {
     tag.trim().trim_start_matches("W/")
 }
 
-/// The coding that the caller likes best; `None`: as it is.
+/// The coding that the caller prefers; `None`: uncompressed.
 fn preferred(request: &HeaderMap) -> Option<&'static str> {
     let texts = request.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     let named: Vec<(String, u16)> = texts.flat_map(|text| text.split(',')).map(weighted).collect();
@@ -110,14 +110,14 @@ fn preferred(request: &HeaderMap) -> Option<&'static str> {
     (weight > 0 && weight >= identity).then_some(best)
 }
 
-/// A coding and how much it is liked, in thousandths.
+/// A coding and its weight, in thousandths.
 fn weighted(item: &str) -> (String, u16) {
     let (name, parameters) = item.split_once(';').unwrap_or((item, ""));
     let weight = parameters.trim().strip_prefix("q=").map_or(Some(1.0), |weight| weight.trim().parse::<f32>().ok());
     (name.trim().to_ascii_lowercase(), (weight.unwrap_or(0.0).clamp(0.0, 1.0) * 1000.0) as u16)
 }
 
-/// The bytes in this coding; `None` for media that are not worth it.
+/// The bytes in this coding; `None` for media that are compressed already.
 async fn compress(bytes: Bytes, media: HeaderValue, coding: &'static str) -> Option<Bytes> {
     let runtime = Handle::current();
     let work = move || runtime.block_on(compress_here(bytes, media, coding));

@@ -1,4 +1,4 @@
-//! Parameters of requests: those that several operations take stand once, the rest with their operation.
+//! Parameters: shared ones are defined once, the others with their operation.
 
 use super::DocumentLimits;
 use super::examples::{self, CEL, CONSUMER_ID, CREATED, CURSOR, OCCURRED_AT, SUBJECT, SUBJECT_TYPE, TENANT, TOPIC};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn, ParameterStyle};
 use utoipa::openapi::{Ref, Required};
 
-/// Those that filter events.
+/// The filters of events.
 pub(super) const FILTERS: [&str; 10] = [
     "filter.type",
     "filter.subjectType",
@@ -28,17 +28,17 @@ pub(super) fn reference(name: &str) -> Ref {
     Ref::new(format!("#/components/parameters/{name}"))
 }
 
-/// A piece of the path.
+/// A parameter in the path.
 pub(super) fn path(name: &str, shape: SchemaSpec, description: &str, example: impl Into<Value>) -> Parameter {
     build(name, ParameterIn::Path, shape, description, example.into()).required(Required::True).build()
 }
 
-/// A parameter of the query that may be left out.
+/// An optional parameter of the query.
 pub(super) fn optional_query(name: &str, shape: SchemaSpec, description: &str, example: impl Into<Value>) -> Parameter {
     build(name, ParameterIn::Query, shape, description, example.into()).required(Required::False).build()
 }
 
-/// A parameter of the query that must be there.
+/// A required parameter of the query.
 pub(super) fn required_query(name: &str, shape: SchemaSpec, description: &str, example: impl Into<Value>) -> Parameter {
     build(name, ParameterIn::Query, shape, description, example.into()).required(Required::True).build()
 }
@@ -48,24 +48,24 @@ pub(super) fn header(name: &str, shape: SchemaSpec, description: &str, example: 
     build(name, ParameterIn::Header, shape, description, example.into()).required(Required::False).build()
 }
 
-/// `timeout`, with what is waited for.
+/// `timeout`.
 pub(super) fn timeout(bounds: &DocumentLimits, wait_default: u64, description: &str) -> Parameter {
-    let description = format!("{description} In seconds; {wait_default} when absent.");
+    let description = format!("{description} In seconds. Default: {wait_default}.");
     let seconds = number(0..=bounds.wait_max, &description).default_value(wait_default);
     optional_query("timeout", seconds, &description, wait_default)
 }
 
-/// A parameter of the query that says where a read starts: a number, or either end. Its schema has a name, without which
-/// oapi-codegen writes code that does not compile.
+/// The start of a read: a number, or an end of the topic. Its schema has a name, because otherwise oapi-codegen generates code
+/// that does not compile.
 pub(super) fn read_start(name: &str, required: Required, description: &str, example: impl Into<Value>) -> Parameter {
     let example = Some(example.into());
     let parameter = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Query).description(Some(description));
     parameter.schema(Some(schema_ref("ReadOffset"))).example(example).required(required).build()
 }
 
-/// A parameter of the query that may be repeated.
+/// A parameter of the query that may occur several times.
 fn repeated(name: &str, shape: SchemaSpec, description: &str, example: &str) -> Parameter {
-    let description = format!("{description} Repeated, it widens.");
+    let description = format!("{description} Several values are alternatives.");
     let several = list(shape, &description).example(json!([example]));
     let parameter = build(name, ParameterIn::Query, several, &description, json!([example]));
     parameter.required(Required::False).style(Some(ParameterStyle::Form)).explode(Some(true)).build()
@@ -80,32 +80,31 @@ fn build(name: &str, place: ParameterIn, shape: SchemaSpec, description: &str, e
         .example(Some(example))
 }
 
-/// Every shared parameter with its name among the components.
+/// The shared parameters with their names.
 pub(super) fn shared(bounds: &DocumentLimits) -> Vec<(&'static str, Parameter)> {
     let mut shared = reading(bounds);
     shared.extend(filters());
     shared
 }
 
-const TRACE: &str = "The caller's place in a trace, as W3C writes it. One that is not valid is passed over, and the \
-    request begins a trace of its own.";
-const PRODUCER: &str = "The program instance that publishes; the idempotency key counts within it.";
-const KEY: &str = "Makes it safe to send the request again: the same request under the same key is carried out once, and \
-    answered again as it was answered first (`Idempotent-Replayed`). Keys count within their operation, and are \
-    remembered for 24 hours or longer.";
-const ACCEPT: &str =
-    "Which form of answer the caller takes. Ranges and weights are understood; JSON where several fit.";
-const WAIT_FOR: &str = "Answer only once these projections, by their names with commas between, have applied the event. One \
-    that is not registered is refused (422) before anything is stored, and so is one that reads another topic than a single \
-    event's; in a batch it has nothing to wait for. When the time is up: 504, and the event is stored all the same.";
+const TRACE: &str = "The trace context of the caller (W3C). An invalid one is ignored, and the request starts a new \
+    trace.";
+const PRODUCER: &str = "The program instance that publishes. It scopes the idempotency keys of its events.";
+const KEY: &str = "Makes retries safe: a request is executed once per key, and a retry gets the response of the first \
+    request (`Idempotent-Replayed`). Keys are scoped to the operation, and are remembered for at least 24 hours.";
+const ACCEPT: &str = "The accepted media types, with ranges and weights. JSON is preferred if several match.";
+const WAIT_FOR: &str = "The names of projections, separated by commas: the response is sent when all of them have \
+    applied the event. An unknown projection, or one that reads another topic than a single event's, is refused (422) \
+    before anything is stored. In a batch, a projection waits only for the events of its topic. When the time-out has \
+    passed: 504; the event is stored nevertheless.";
 
 fn reading(bounds: &DocumentLimits) -> Vec<(&'static str, Parameter)> {
     let DocumentLimits { limit_max, limit_default, .. } = *bounds;
-    let limit = format!("Most rows or events in the answer; {limit_default} when absent.");
+    let limit = format!("Most rows or events in the response. Default: {limit_default}.");
     let forms = ["application/json", "application/cloudevents-batch+json"];
-    let seen = "Where the answer starts: behind the last sequence seen (0: none), before the first event that is still \
-        there (`earliest`, which is never refused as removed), or behind the last one (`latest`).";
-    let reader = "Reads as this consumer: its topic and filters take the place of those of the query.";
+    let seen = "The start: after the last received sequence (0: none), at the first stored event (`earliest`, which \
+        never gets 410), or after the last one (`latest`).";
+    let reader = "Reads as this consumer: its topic and filters are used, not those of the query.";
     let key = patterned("^[!-~]+$", KEY).max_length(KEY_BYTES_MAX);
     let producer = patterned("^[!-~]([ -~]*[!-~])?$", PRODUCER).max_length(LABEL_BYTES_MAX);
     vec![
@@ -116,12 +115,7 @@ fn reading(bounds: &DocumentLimits) -> Vec<(&'static str, Parameter)> {
         ("limit", optional_query("limit", number(1..=limit_max, &limit).default_value(limit_default), &limit, 50)),
         (
             "cursor",
-            optional_query(
-                "cursor",
-                patterned(ids::CURSOR, "Opaque."),
-                "The page to show: a cursor of the last answer.",
-                CURSOR,
-            ),
+            optional_query("cursor", patterned(ids::CURSOR, "Opaque."), "A cursor of a previous response.", CURSOR),
         ),
         ("offset", read_start("offset", Required::True, seen, 12_345)),
         (
@@ -129,7 +123,7 @@ fn reading(bounds: &DocumentLimits) -> Vec<(&'static str, Parameter)> {
             optional_query(
                 "topic",
                 ids::topic_id("The topic."),
-                "The topic to read; needed without `consumer_id`.",
+                "The topic to read; required without `consumer_id`.",
                 TOPIC,
             ),
         ),
@@ -141,21 +135,21 @@ fn reading(bounds: &DocumentLimits) -> Vec<(&'static str, Parameter)> {
 fn filters() -> Vec<(&'static str, Parameter)> {
     let from = "Events that occurred at this time or later.";
     let to = "Events that occurred before this time.";
-    let label = "Events with this label; any key may stand behind `context.`.";
-    let cel = "A CEL expression over the event's members; an event it fails on does not match.";
+    let label = "Events with this label. Any key can follow `context.`.";
+    let cel = "A CEL expression over the event's members. An event for which it fails does not match.";
     let expression = text(cel).not_empty().max_length(CEL_BYTES_MAX);
     vec![
         ("filter.type", repeated("type", ids::pattern("A type."), "Events of this type.", CREATED)),
         (
             "filter.subjectType",
-            repeated("subjectType", ids::pattern("A type."), "Events about things of this type.", SUBJECT_TYPE),
+            repeated("subjectType", ids::pattern("A type."), "Events with this subject type.", SUBJECT_TYPE),
         ),
         ("filter.subject", repeated("subject", free("A subject."), "Events about this subject.", SUBJECT)),
         ("filter.tenant", repeated("tenant", uuid("A tenant.").example(TENANT), "Events of this tenant.", TENANT)),
-        ("filter.source", repeated("source", free("A source."), "Events of this program.", "example-service")),
+        ("filter.source", repeated("source", free("A source."), "Events with this source.", "example-service")),
         (
             "filter.correlationId",
-            repeated("correlationId", free("A correlation id."), "Events of this transaction.", "signup-7f3a"),
+            repeated("correlationId", free("A correlation id."), "Events with this correlation id.", "signup-7f3a"),
         ),
         ("filter.context", repeated("context.appId", free("A label's value."), label, "console")),
         ("filter.occurredFrom", optional_query("occurredFrom", time(from), from, OCCURRED_AT)),

@@ -1,22 +1,22 @@
-//! Shapes: JSON Schemas in few words.
+//! Builders of JSON Schemas.
 //!
-//! - A shape is born with its description and is given its example; the tests refuse one without.
-//! - `text` and its kin never take NUL: nothing stored does.
-//! - A member that is optional in a request may also be null (`or_null`); in an answer it is there or it is not (`may`).
+//! - Every schema has a description and an example; tests check this.
+//! - `text` and similar builders exclude NUL, as everything that is stored.
+//! - An optional member of a request may be null (`optional_nullable`); in a response it is present or absent (`optional`).
 
 use super::member_rules::{self, MemberRule};
 use serde_json::Value;
 use utoipa::openapi::schema::{AdditionalProperties, AnyOf, Array, ArrayItems, SchemaType};
 use utoipa::openapi::{KnownFormat, Object, Ref, RefOr, Schema, SchemaFormat, Type};
 
-/// Every text without NUL.
+/// Any text without NUL.
 const NO_NUL: &str = r"^[^\x00]*$";
 
 /// A schema under construction.
 #[derive(Clone)]
 pub(super) struct SchemaSpec(Schema);
 
-/// Any text at all.
+/// Any text.
 pub(super) fn any_text(description: &str) -> SchemaSpec {
     SchemaSpec(Schema::Object(scalar(Type::String, description)))
 }
@@ -26,18 +26,18 @@ pub(super) fn text(description: &str) -> SchemaSpec {
     patterned(NO_NUL, description)
 }
 
-/// A text of so many bytes at most.
+/// A text with a maximum of bytes.
 pub(super) fn text_up_to(bytes_max: usize, description: &str) -> SchemaSpec {
     let description = format!("{description} At most {bytes_max} bytes as UTF-8.");
     text(&description).edit(|object| object.max_length = Some(bytes_max))
 }
 
-/// A text that follows a pattern.
+/// A text that matches a pattern.
 pub(super) fn patterned(pattern: &str, description: &str) -> SchemaSpec {
     any_text(description).edit(|object| object.pattern = Some(pattern.to_owned()))
 }
 
-/// One of some words.
+/// One of several words.
 pub(super) fn enumeration(words: &[&str], description: &str) -> SchemaSpec {
     let mut word = scalar(Type::String, description);
     word.enum_values = Some(words.iter().map(|word| Value::from(*word)).collect());
@@ -72,23 +72,23 @@ pub(super) fn number(bounds: std::ops::RangeInclusive<u64>, description: &str) -
     SchemaSpec(Schema::Object(number))
 }
 
-/// Yes or no.
+/// `true` or `false`.
 pub(super) fn boolean(description: &str) -> SchemaSpec {
     SchemaSpec(Schema::Object(scalar(Type::Boolean, description)))
 }
 
-/// An object without members so far; others than those named are none of the description's business.
+/// An object, so far without members. Whether other members are allowed is not defined.
 pub(super) fn object(description: &str) -> SchemaSpec {
     SchemaSpec(Schema::Object(scalar(Type::Object, description)))
 }
 
-/// Nothing but null. Said without `type`: some generators of clients have no type for it.
+/// Only null. It has no `type`, because some client generators have none for it.
 pub(super) fn only_null(description: &str) -> SchemaSpec {
     any_value(description).allowed_values([Value::Null]).example(Value::Null)
 }
 
-/// Any JSON value, or one of several types, which the description names. Generators of clients stumble over a list of types
-/// that is not one type and null.
+/// Any JSON value, or one of several types, which the description names. Client generators fail on a list of types that is not
+/// one type and null.
 pub(super) fn any_value(description: &str) -> SchemaSpec {
     let mut any = scalar(Type::Object, description);
     any.schema_type = SchemaType::AnyValue;
@@ -102,7 +102,7 @@ pub(super) fn list(items: impl Into<RefOr<Schema>>, description: &str) -> Schema
     SchemaSpec(Schema::Array(list))
 }
 
-/// One of several shapes.
+/// One of several schemas.
 pub(super) fn any_of<T: Into<RefOr<Schema>>>(shapes: impl IntoIterator<Item = T>, description: &str) -> SchemaSpec {
     let mut either = AnyOf::new();
     either.items = shapes.into_iter().map(Into::into).collect();
@@ -115,7 +115,7 @@ pub(super) fn schema_ref(name: &str) -> Ref {
     Ref::from_schema_name(name)
 }
 
-/// The schema of this name, said to be something.
+/// The schema of this name, with a description.
 pub(super) fn described_ref(name: &str, description: &str) -> Ref {
     let mut reference = schema_ref(name);
     reference.description = description.to_owned();
@@ -127,8 +127,17 @@ pub(super) fn nullable_ref(name: &str, description: &str) -> SchemaSpec {
     any_of([RefOr::Ref(schema_ref(name)), RefOr::T(Schema::Object(null_object()))], description)
 }
 
+fn examples_of(schema: &mut Schema) -> Option<&mut Vec<Value>> {
+    match schema {
+        Schema::Object(object) => Some(&mut object.examples),
+        Schema::Array(array) => Some(&mut array.examples),
+        Schema::AnyOf(any) => Some(&mut any.examples),
+        _ => None,
+    }
+}
+
 fn null_object() -> Object {
-    let mut null = scalar(Type::Null, "Nothing.");
+    let mut null = scalar(Type::Null, "Null.");
     null.examples = vec![Value::Null];
     null
 }
@@ -147,19 +156,25 @@ impl SchemaSpec {
         self
     }
 
-    /// What it may look like.
+    /// An example. A member without an example of its own gets its part of this one.
     pub(super) fn example(mut self, example: impl Into<Value>) -> Self {
-        let examples = vec![example.into()];
-        match &mut self.0 {
-            Schema::Object(object) => object.examples = examples,
-            Schema::Array(array) => array.examples = examples,
-            Schema::AnyOf(any) => any.examples = examples,
-            _ => (),
+        let example = example.into();
+        if let Schema::Object(object) = &mut self.0 {
+            for (name, member) in &mut object.properties {
+                if let (RefOr::T(member), Some(part)) = (member, example.get(name))
+                    && let Some(examples) = examples_of(member).filter(|examples| examples.is_empty())
+                {
+                    examples.push(part.clone());
+                }
+            }
+        }
+        if let Some(examples) = examples_of(&mut self.0) {
+            *examples = vec![example];
         }
         self
     }
 
-    /// What it is when it is not there.
+    /// The default.
     pub(super) fn default_value(mut self, default: impl Into<Value>) -> Self {
         let default = Some(default.into());
         match &mut self.0 {
@@ -171,7 +186,7 @@ impl SchemaSpec {
         self
     }
 
-    /// One of these values and nothing else.
+    /// Only these values.
     pub(super) fn allowed_values(self, values: impl IntoIterator<Item = Value>) -> Self {
         self.edit(|object| object.enum_values = Some(values.into_iter().collect()))
     }
@@ -181,12 +196,12 @@ impl SchemaSpec {
         self.edit(|object| object.min_length = Some(1))
     }
 
-    /// The same with a limit of length.
+    /// At most so many characters.
     pub(super) fn max_length(self, length_max: usize) -> Self {
         self.edit(|object| object.max_length = Some(length_max))
     }
 
-    /// Between so many items and so many.
+    /// At least and at most so many items.
     pub(super) fn items(mut self, least: usize, most: usize) -> Self {
         if let Schema::Array(array) = &mut self.0 {
             array.min_items = (least > 0).then_some(least);
@@ -195,7 +210,7 @@ impl SchemaSpec {
         self
     }
 
-    /// No item twice.
+    /// Without duplicate items.
     pub(super) fn unique_items(mut self) -> Self {
         if let Schema::Array(array) = &mut self.0 {
             array.unique_items = true;
@@ -224,12 +239,12 @@ impl SchemaSpec {
         self
     }
 
-    /// With a member that must be there.
+    /// With a required member.
     pub(super) fn required(self, name: &str, shape: impl Into<RefOr<Schema>>) -> Self {
         self.optional(name, shape).edit(|object| object.required.push(name.to_owned()))
     }
 
-    /// With a member that may be there.
+    /// With an optional member.
     pub(super) fn optional(self, name: &str, shape: impl Into<RefOr<Schema>>) -> Self {
         let shape = shape.into();
         self.edit(|object| {
@@ -237,38 +252,38 @@ impl SchemaSpec {
         })
     }
 
-    /// With a member that may be there, and may be null, which is the same as not being there.
+    /// With an optional member that may be null, which is the same as absent.
     pub(super) fn optional_nullable(self, name: &str, shape: SchemaSpec) -> Self {
         self.optional(name, shape.nullable())
     }
 
-    /// With a member that is always there, and may be null.
+    /// With a required member that may be null.
     pub(super) fn required_nullable(self, name: &str, shape: SchemaSpec) -> Self {
         self.required(name, shape.nullable())
     }
 
-    /// No other members than those named.
+    /// Without other members.
     pub(super) fn closed(self) -> Self {
         self.edit(|object| object.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(false))))
     }
 
-    /// Any members.
+    /// With any other members.
     pub(super) fn open(self) -> Self {
         self.edit(|object| object.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(true))))
     }
 
-    /// Other members than those named are of this shape.
+    /// With other members of this schema.
     pub(super) fn additional(self, shape: impl Into<RefOr<Schema>>) -> Self {
         let shape = shape.into();
         self.edit(|object| object.additional_properties = Some(Box::new(AdditionalProperties::RefOr(shape))))
     }
 
-    /// One of these rules holds besides.
+    /// With rules between its members, one of which must hold.
     pub(super) fn with_rules(self, rules: impl IntoIterator<Item = MemberRule>) -> Self {
         self.edit(|object| object.extensions = Some(member_rules::any_of(rules).into_iter().collect()))
     }
 
-    /// Numbers in it are integers of 32 bits.
+    /// Integers of 32 bits.
     pub(super) fn of_32_bits(self) -> Self {
         self.edit(|object| {
             object.minimum = Some(utoipa::Number::Int(i32::MIN as isize));
@@ -276,12 +291,12 @@ impl SchemaSpec {
         })
     }
 
-    /// Members have names of this shape.
+    /// With member names of this schema.
     pub(super) fn property_names(self, names: SchemaSpec) -> Self {
         self.edit(|object| object.property_names = Some(Box::new(names.0)))
     }
 
-    /// At most so many members, with names of this shape.
+    /// At most so many members, with names of this schema.
     pub(super) fn members(self, most: usize, names: SchemaSpec) -> Self {
         self.edit(|object| {
             object.max_properties = Some(most);

@@ -393,3 +393,36 @@ impl ConsumerRows {
         self.groups.get(&key.group)?.offsets.get(&key.topic).copied()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn consumer(id: u128, cel: usize) -> Consumer {
+        let text = format!(
+            r#"{{"id":"{}","consumerGroup":"g","topic":"shop.orders","types":[],"subjectTypes":[],"CEL":"{}",
+            "sessionTimeout":"PT30S","distribution":"broadcast","createdAt":"2025-12-03T12:00:00Z",
+            "lastSeenAt":"2025-12-03T12:00:00Z","expiresAt":"2025-12-03T12:00:30Z"}}"#,
+            Uuid::from_u128(id),
+            "x".repeat(cel)
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// A hundred thousand consumers with 512 long patterns each would be 33 GB of memory.
+    #[test]
+    fn the_bytes_of_definitions_are_counted_from_creation_to_deletion() {
+        let mut rows = ConsumerRows::default();
+        for (id, cel) in [(1, 1000), (2, 50)] {
+            ConsumersFold::apply(&mut rows, &Entry::ConsumerCreated { consumer: consumer(id, cel) }, 0);
+        }
+        let both = consumer_bytes(&consumer(1, 1000)) + consumer_bytes(&consumer(2, 50));
+        ConsumersFold::apply(&mut rows, &Entry::ConsumerSeen { id: Uuid::from_u128(1) }, 1000);
+        assert_eq!(rows.bytes, both, "a poll changes nothing");
+        assert_eq!(ConsumerRows::restore(rows.snapshot()).bytes, both);
+        for id in [1, 2, 2] {
+            ConsumersFold::apply(&mut rows, &Entry::ConsumerDeleted { id: Uuid::from_u128(id) }, 2000);
+        }
+        assert_eq!(rows.bytes, 0);
+    }
+}

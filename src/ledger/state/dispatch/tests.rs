@@ -95,3 +95,23 @@ fn what_receivers_said_of_an_event_goes_with_it() {
     lane.trim(Sequence(2));
     assert_eq!(echoes(&lane), 3, "{}", serde_json::to_string(&lane).unwrap());
 }
+
+/// A hundred thousand tasks of 256 KiB would be 25 GB of memory.
+#[test]
+fn payloads_of_tasks_are_counted_and_finished_tasks_are_forgotten_when_they_are_too_large() {
+    let mut rows = DispatchRows::default();
+    let large = StoredTask { payload: "x".repeat(limits::TASKS_BYTES_MAX / 4), ..task() };
+    for number in 1..=4 {
+        let id = Uuid::from_u128(number.into());
+        say(&mut rows, number, DispatchFact::TaskCreated { id, task: Box::new(large.clone()) });
+    }
+    assert_eq!(rows.task_bytes, 4 * large.bytes());
+    for number in 1..=4 {
+        let job = JobKey { lane: TASKS, sequence: Sequence(number) };
+        say(&mut rows, 4 + number, DispatchFact::JobCancelled { job, by: "ops".to_owned() });
+    }
+    let left: Vec<_> = rows.tasks().map(|task| task.number.get()).collect();
+    assert_eq!((left, rows.task_bytes), (vec![4], large.bytes()));
+    let again = DispatchRows::restore(serde_json::from_str(&serde_json::to_string(&rows).unwrap()).unwrap());
+    assert_eq!(again.task_bytes, rows.task_bytes);
+}

@@ -16,7 +16,7 @@ pub(in crate::rest::openapi) fn new_claim() -> Value {
     json!({"handler": HANDLER, "eventId": EVENT_ID, "owner": OWNER, "lease": "PT900S", "order": "latest"})
 }
 
-/// A claim as it stands.
+/// A claim.
 pub(in crate::rest::openapi) fn claim() -> Value {
     json!({
         "id": CLAIM_ID,
@@ -50,17 +50,17 @@ pub(in crate::rest::openapi) fn failed() -> Value {
     merged(done(), more)
 }
 
-/// A claim that was given back.
+/// A claim that was released.
 pub(in crate::rest::openapi) fn released() -> Value {
     merged(done(), json!({"status": "released", "attempt": 0}))
 }
 
-/// What became of the wish to claim.
+/// The result of a claim.
 pub(in crate::rest::openapi) fn outcome() -> Value {
     json!({"outcome": "claimed", "claim": claim()})
 }
 
-/// What became of several.
+/// The results of several claims.
 pub(in crate::rest::openapi) fn outcomes() -> Value {
     json!({"results": [
         {"index": 0, "status": 200, "outcome": "claimed", "claim": claim()},
@@ -69,7 +69,7 @@ pub(in crate::rest::openapi) fn outcomes() -> Value {
     ]})
 }
 
-/// What became of several completions.
+/// The results of several completions.
 pub(in crate::rest::openapi) fn completed() -> Value {
     let detail = "This token no longer holds the claim: the claim was ended, or another worker has claimed the event since. \
                   Stop working on the event.";
@@ -88,7 +88,7 @@ fn refusal(kind: Kind, detail: &str) -> Value {
     })
 }
 
-/// Why work failed.
+/// The cause of a failure.
 pub(in crate::rest::openapi) fn error() -> Value {
     json!({"class": "TimeoutError", "message": "the payment provider did not answer within 10 s"})
 }

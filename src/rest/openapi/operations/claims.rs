@@ -1,4 +1,4 @@
-//! Claims, and the handlers whose work they are.
+//! Claims and handlers.
 
 use crate::rest::openapi::examples::claims::{self as examples, CLAIM_ID, HANDLER};
 use crate::rest::openapi::examples::page_of;
@@ -35,26 +35,28 @@ fn id() -> Parameter {
 }
 
 fn name() -> Parameter {
-    path("name", handler_name("The handler."), "The handler's name, percent-encoded where it must be.", HANDLER)
+    path("name", handler_name("The handler."), "The handler's name, percent-encoded if necessary.", HANDLER)
 }
 
 fn take() -> OperationSpec {
     let request = any_of([schema_ref("ClaimInput"), schema_ref("ClaimsInput")], "One claim, or several.")
         .example(examples::new_claim());
-    let answered = any_of([schema_ref("ClaimOutcome"), schema_ref("ClaimOutcomes")], "What became of it, or of each.")
-        .example(examples::outcome());
+    let answered =
+        any_of([schema_ref("ClaimOutcome"), schema_ref("ClaimOutcomes")], "The result, or the result of each.")
+            .example(examples::outcome());
     operation(Post, "/v1/claims", "claimEvent", "Claim an event")
         .about(
-            "Takes an event for a handler, for the time of a lease, or says why not: `done` (it is finished, or was \
-            discarded), `stale` (a later event of its aggregate is finished, and the order is `latest`), `held` (somebody \
-            is at it, it waits for its next attempt or its predecessor, or it is a dead letter; `retryAt` says when to come \
-            back where that is known). Whoever asks first gets it, whichever broker he asks; the `token` grows with every \
-            claim, so that whatever the work touches can refuse an older one. Every claim is an attempt, take-overs too. \
-            With `{\"claims\": […]}` several are taken in one decision, each with its own result.",
+            "Claims an event for a handler, for the time of a lease, or returns why it cannot be claimed: `done` (it is \
+                finished, or was discarded), `stale` (a later event of its aggregate is finished, and the order is \
+                `latest`), `held` (another worker has it, it waits for its back-off or its predecessor, or it is a dead \
+                letter; `retryAt` tells when to retry if that is known). The first request gets the claim, whichever \
+                broker it is sent to. The fencing `token` grows with every claim, so that systems that the work writes \
+                to can refuse an older one. Every claim counts as an attempt, also one that takes over an expired lease. \
+                With `{\"claims\": […]}` several events are claimed in one decision, each with its own result.",
         )
         .shared_parameters(&["Producer-Id"])
         .body(BodySpec::about("The claim, or up to 100 of them.").shaped(JSON, request, examples::new_claim()))
-        .response(200, ResponseSpec::about("What became of it.").shaped(JSON, answered, examples::outcome()))
+        .response(200, ResponseSpec::about("The result.").shaped(JSON, answered, examples::outcome()))
         .problems(&[
             Kind::InvalidType,
             Kind::BatchTooLarge,
@@ -68,17 +70,17 @@ fn take() -> OperationSpec {
 fn complete_several() -> OperationSpec {
     let example = json!({"claims": [{"id": CLAIM_ID, "token": 20_072, "offset": 12_345}]});
     operation(Post, "/v1/claims:done", "completeClaims", "Finish several claims")
-        .about("Ends several claims in one decision. Each is whole by itself, and has its own result.")
+        .about("Finishes several claims in one decision. Each is independent of the others and has its own result.")
         .shared_parameters(&["Producer-Id"])
         .body(BodySpec::about("Up to 100 completions.").of(JSON, "ClaimCompletions", example))
-        .response(200, ResponseSpec::json("What became of each.", "CompletionResults", examples::completed()))
+        .response(200, ResponseSpec::json("The result of each.", "CompletionResults", examples::completed()))
         .problems(&[Kind::InvalidType, Kind::BatchTooLarge, Kind::PayloadTooLarge, Kind::Validation])
 }
 
 fn list() -> OperationSpec {
     let which = "Claims of this handler.";
     operation(Get, "/v1/claims", "listClaims", "List open claims")
-        .about("Claims of a handler that are not finished: live, failed and waiting, dead; by topic and sequence.")
+        .about("Claims of a handler that are not finished (in flight, failed, dead), sorted by topic and sequence.")
         .parameter(required_query("handler", any_text(which), which, HANDLER))
         .shared_parameters(&["limit", "cursor"])
         .response(200, ResponseSpec::json("A page of claims.", "Claims", page_of(&examples::failed())))
@@ -94,31 +96,32 @@ fn show() -> OperationSpec {
 }
 
 fn heartbeat() -> OperationSpec {
-    operation(Post, "/v1/claims/{id}:heartbeat", "heartbeatClaim", "Keep a claim")
+    operation(Post, "/v1/claims/{id}:heartbeat", "heartbeatClaim", "Send a heartbeat")
         .about(
-            "Begins the claim's lease anew. Send one as often as `heartbeat` in the claim says: at least three times in a \
-            lease. Refused with 409 once somebody else has taken it.",
+            "Restarts the lease of a claim. Send a heartbeat in the interval `heartbeat` of the claim: at least three \
+                times per lease. Refused with 409 once another worker has taken the claim over.",
         )
         .parameter(id())
-        .body(BodySpec::about("Who is still at it.").of(JSON, "Heartbeat", json!({"token": 20_072})))
-        .response(200, ResponseSpec::json("The claim as it is now.", "Claim", examples::claim()))
+        .body(BodySpec::about("The holder of the claim.").of(JSON, "Heartbeat", json!({"token": 20_072})))
+        .response(200, ResponseSpec::json("The claim after the change.", "Claim", examples::claim()))
         .problems(&[Kind::NotFound, Kind::ClaimLost, Kind::PayloadTooLarge, Kind::Validation])
 }
 
 fn complete() -> OperationSpec {
     operation(Post, "/v1/claims/{id}:done", "completeClaim", "Finish a claim")
         .about(
-            "Says that the work is done, once and for all. Events it has produced and the group's offset are stored with \
-            it in one append: all of it, or nothing. A produced event that is refused answers its own problem, at its place \
-            under `/events`, and the claim stays held. The offset is not moved over an event that the handler has begun and \
-            neither finished nor given up: then `openSequence` in the answer names it, and `committedOffset` says how far the \
-            group has come. Said again with the same token it does nothing twice. After the lease \
-            it is still taken, unless somebody else has claimed the event since.",
+            "Finishes a claim: the work is done. Produced events and the group's offset are stored with it in one \
+                append, or nothing is stored. If a produced event is refused, the response is its problem, with its \
+                index under `/events`, and the claim stays in flight. The offset is not moved past an event that the \
+                handler has claimed but neither finished nor given up: `openSequence` in the response names it, and \
+                `committedOffset` is the offset that was committed. Repeating the request with the same token has no \
+                further effect. It is accepted after the lease has expired, unless another worker has claimed the event \
+                since.",
         )
         .parameter(id())
         .shared_parameters(&["Producer-Id"])
-        .body(BodySpec::about("Done, and what came of it.").of(JSON, "Completion", json!({"token": 20_072, "offset": 12_345})))
-        .response(200, ResponseSpec::json("The claim, done.", "Claim", examples::done()))
+        .body(BodySpec::about("The completion.").of(JSON, "Completion", json!({"token": 20_072, "offset": 12_345})))
+        .response(200, ResponseSpec::json("The finished claim.", "Claim", examples::done()))
         .problems(&[
             Kind::InvalidType,
             Kind::InvalidSequence,
@@ -135,58 +138,61 @@ fn complete() -> OperationSpec {
 
 fn fail() -> OperationSpec {
     let example = json!({"token": 20_072, "error": examples::error()});
-    operation(Post, "/v1/claims/{id}:fail", "failClaim", "Give a claim back")
+    operation(Post, "/v1/claims/{id}:fail", "failClaim", "Fail a claim")
         .about(
-            "Says that the attempt failed. The event may be claimed again after a wait that doubles with every failure; \
-            after the handler's `maxAttempts`, or at once with `retryable: false`, it is a dead letter.",
+            "Reports that the attempt failed. The event can be claimed again after a back-off that doubles with every \
+                failure. After the handler's `maxAttempts`, or at once with `retryable: false`, it becomes a dead \
+                letter.",
         )
         .parameter(id())
-        .body(BodySpec::about("Why.").of(JSON, "Failure", example))
-        .response(200, ResponseSpec::json("The claim as it is now.", "Claim", examples::failed()))
+        .body(BodySpec::about("The failure.").of(JSON, "Failure", example))
+        .response(200, ResponseSpec::json("The claim after the change.", "Claim", examples::failed()))
         .problems(&[Kind::NotFound, Kind::ClaimLost, Kind::PayloadTooLarge, Kind::Validation])
 }
 
 fn release() -> OperationSpec {
-    operation(Post, "/v1/claims/{id}:release", "releaseClaim", "Give a claim back, unfinished")
+    operation(Post, "/v1/claims/{id}:release", "releaseClaim", "Release a claim")
         .about(
-            "Gives a claim back without having worked on the event: it may be claimed again at once, and no attempt is spent. \
-            The token holds no longer, so saying it again is refused with 409. What a member of a shared group holds is \
-            released when the consumer is deleted; when its session ends, the attempts count.",
+            "Releases a claim without having worked on the event: it can be claimed again at once, and no attempt is \
+                counted. The token is no longer valid, so repeating the request is refused with 409. The claims of a \
+                member of a shared group are released when the consumer is deleted; when its session expires, the \
+                attempts count.",
         )
         .parameter(id())
-        .body(BodySpec::about("Whose claim.").of(JSON, "Heartbeat", json!({"token": 20_072})))
-        .response(200, ResponseSpec::json("The claim as it is now.", "Claim", examples::released()))
+        .body(BodySpec::about("The holder of the claim.").of(JSON, "Heartbeat", json!({"token": 20_072})))
+        .response(200, ResponseSpec::json("The claim after the change.", "Claim", examples::released()))
         .problems(&[Kind::NotFound, Kind::ClaimLost, Kind::PayloadTooLarge, Kind::Validation])
 }
 
 fn delete_handler() -> OperationSpec {
     operation(Delete, "/v1/handlers/{name}", "deleteHandler", "Delete a handler")
         .about(
-            "Deletes a handler: its policy, its open claims, and what it has finished. Its open dead letters are closed, as \
-            discarded. The name begins anew: what it has done may be done again. Where the shared group of its name divides \
-            a topic, the group's offset there goes, too; refused with 409 while such a group has live members.",
+            "Deletes a handler with its policy, its open claims and its record of finished events. Its open dead letters \
+                are discarded. The name can be used again from scratch: events that it has done can be done again. The \
+                offsets of the shared group with its name are deleted, too; refused with 409 while such a group has live \
+                members.",
         )
         .parameter(name())
-        .response(204, ResponseSpec::about("It is gone."))
+        .response(204, ResponseSpec::about("Deleted."))
         .problems(&[Kind::NotFound, Kind::InvalidState, Kind::Validation, Kind::Overloaded])
 }
 
 fn put_handler() -> OperationSpec {
-    operation(Put, "/v1/handlers/{name}", "putHandler", "Say how a handler works")
+    operation(Put, "/v1/handlers/{name}", "putHandler", "Set a handler's policy")
         .about(
-            "Says how a handler's work is to be tried; it takes the place of what was said before. A handler nobody has put \
-            works with the broker's defaults.",
+            "Sets the policy of a handler and replaces the previous one. A handler without a policy has the broker's \
+                defaults.",
         )
         .parameter(name())
-        .body(BodySpec::about("How.").of(JSON, "HandlerInput", examples::new_handler()))
-        .response(201, ResponseSpec::json("Said for the first time.", "Handler", examples::handler()).with(&["Location"]))
-        .response(200, ResponseSpec::json("Said again, or anew.", "Handler", examples::handler()))
+        .body(BodySpec::about("The policy.").of(JSON, "HandlerInput", examples::new_handler()))
+        .response(201, ResponseSpec::json("Created.", "Handler", examples::handler()).with(&["Location"]))
+        .response(200, ResponseSpec::json("Replaced, or unchanged.", "Handler", examples::handler()))
         .problems(&[Kind::PayloadTooLarge, Kind::Validation])
 }
 
 fn list_handlers() -> OperationSpec {
     operation(Get, "/v1/handlers", "listHandlers", "List handlers")
-        .about("Handlers in order of their names: those that were put, and those that have claimed something.")
+        .about("Handlers with a policy or with claims, sorted by name.")
         .shared_parameters(&["limit", "cursor"])
         .response(200, ResponseSpec::json("A page of handlers.", "Handlers", page_of(&examples::handler())))
         .problems(&[Kind::NotAcceptable, Kind::Validation])
@@ -194,7 +200,7 @@ fn list_handlers() -> OperationSpec {
 
 fn show_handler() -> OperationSpec {
     operation(Get, "/v1/handlers/{name}", "getHandler", "Read a handler")
-        .about("What holds for a handler, what it is at, what failed, what it has given up, and how far behind it is.")
+        .about("One handler, with its policy, its events in flight, failures, dead letters and lag.")
         .parameter(name())
         .response(200, ResponseSpec::json("The handler.", "Handler", examples::handler()))
         .problems(&[Kind::NotFound, Kind::NotAcceptable, Kind::Validation])

@@ -1,4 +1,4 @@
-//! Consumers, and the groups whose offset they share.
+//! Consumers, and the groups that share an offset.
 
 use crate::rest::openapi::examples::{self, CONSUMER_ID};
 use crate::rest::openapi::operation_spec::{BodySpec, JSON, OperationSpec, ResponseSpec, operation};
@@ -17,11 +17,11 @@ pub(super) fn all() -> Vec<OperationSpec> {
 }
 
 fn id() -> Parameter {
-    path("id", uuid("The consumer."), "The consumer's id. One that is no UUID is not found.", CONSUMER_ID)
+    path("id", uuid("The consumer."), "The consumer's id. An invalid UUID is not found.", CONSUMER_ID)
 }
 
 fn name() -> Parameter {
-    path("name", any_text("The group.").not_empty(), "The group's name, percent-encoded where it must be.", GROUP)
+    path("name", any_text("The group.").not_empty(), "The group's name, percent-encoded if necessary.", GROUP)
 }
 
 fn consumer() -> serde_json::Value {
@@ -31,18 +31,19 @@ fn consumer() -> serde_json::Value {
 fn create() -> OperationSpec {
     operation(Post, "/v1/consumers", "createConsumer", "Create a consumer")
         .about(
-            "Makes a consumer: a filter and a session under an id, to poll with. It lives for its session, which every poll \
-            and commit begins anew. To change a filter, make another consumer and delete this one.",
+            "Creates a consumer: an id to poll with, a filter and a session. Every poll and every commit extends the \
+                session; when it ends, the consumer expires. To change a filter, create another consumer and delete this \
+                one.",
         )
         .body(BodySpec::about("The consumer.").of(JSON, "ConsumerInput", examples::new_consumer()))
-        .response(201, ResponseSpec::json("Made.", "ConsumerData", consumer()).with(&["Location"]))
+        .response(201, ResponseSpec::json("Created.", "ConsumerData", consumer()).with(&["Location"]))
         .problems(&[Kind::InvalidState, Kind::InvalidType, Kind::PayloadTooLarge, Kind::Validation])
 }
 
 fn list() -> OperationSpec {
     let which = "Consumers of this group.";
     operation(Get, "/v1/consumers", "listConsumers", "List consumers")
-        .about("Live consumers in order of their ids.")
+        .about("Live consumers, sorted by id. A page has at most 2 MiB of definitions.")
         .parameter(optional_query("consumerGroup", any_text(which), which, GROUP))
         .shared_parameters(&["limit", "cursor"])
         .response(
@@ -54,7 +55,7 @@ fn list() -> OperationSpec {
 
 fn show() -> OperationSpec {
     operation(Get, "/v1/consumers/{id}", "getConsumer", "Read a consumer")
-        .about("One consumer. Deleted or expired, it is not found.")
+        .about("One consumer. After it was deleted or has expired, it is not found.")
         .parameter(id())
         .response(200, ResponseSpec::json("The consumer.", "ConsumerData", consumer()))
         .problems(&[Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
@@ -63,29 +64,29 @@ fn show() -> OperationSpec {
 fn remove() -> OperationSpec {
     operation(Delete, "/v1/consumers/{id}", "deleteConsumer", "Delete a consumer")
         .about(
-            "Ends a consumer; a poll of it that waits ends with it, not found. The group's offsets stay. What a member of a \
-            shared group holds is released: others may have it at once, and no attempt is spent.",
+            "Deletes a consumer; a waiting poll of it ends with 404. The group's offsets stay. The claims of a member of \
+                a shared group are released: other members can have them at once, and no attempt is counted.",
         )
         .parameter(id())
-        .response(204, ResponseSpec::about("It is gone."))
+        .response(204, ResponseSpec::about("Deleted."))
         .problems(&[Kind::NotFound, Kind::Validation, Kind::Overloaded])
 }
 
 fn commit() -> OperationSpec {
     operation(Post, "/v1/consumers/{id}:commit", "commitOffset", "Commit an offset")
         .about(
-            "Records how far the consumer's group has come in its topic. Never backwards: a late commit changes nothing and \
-            answers what is. Where the members divide the events, the offset moves by itself, as they are finished.",
+            "Commits the offset of the consumer's group in its topic. It never moves back: a late commit changes nothing \
+                and returns the current offset. In a shared group the offset moves by itself as events are finished.",
         )
         .parameter(id())
-        .body(BodySpec::about("How far it has come.").of(JSON, "Commit", json!({"offset": 12_345})))
-        .response(200, ResponseSpec::json("How far the group has come.", "GroupTopic", examples::group_topic()))
+        .body(BodySpec::about("The offset.").of(JSON, "Commit", json!({"offset": 12_345})))
+        .response(200, ResponseSpec::json("The group's offset in the topic.", "GroupTopic", examples::group_topic()))
         .problems(&[Kind::InvalidOffset, Kind::NotFound, Kind::PayloadTooLarge, Kind::Validation])
 }
 
 fn list_groups() -> OperationSpec {
     operation(Get, "/v1/consumer-groups", "listConsumerGroups", "List groups")
-        .about("Groups in order of their names: those with a live consumer or an offset.")
+        .about("Groups with a live consumer or an offset, sorted by name.")
         .shared_parameters(&["limit", "cursor"])
         .response(200, ResponseSpec::json("A page of groups.", "ConsumerGroups", examples::page_of(&examples::group())))
         .problems(&[Kind::NotAcceptable, Kind::Validation])
@@ -93,7 +94,7 @@ fn list_groups() -> OperationSpec {
 
 fn show_group() -> OperationSpec {
     operation(Get, "/v1/consumer-groups/{name}", "getConsumerGroup", "Read a group")
-        .about("How far a group has come in each of its topics, how far behind it is, and who reads there.")
+        .about("One group, with its offset, lag and consumers in each of its topics.")
         .parameter(name())
         .response(200, ResponseSpec::json("The group.", "ConsumerGroup", examples::group()))
         .problems(&[Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
@@ -102,11 +103,12 @@ fn show_group() -> OperationSpec {
 fn remove_group() -> OperationSpec {
     operation(Delete, "/v1/consumer-groups/{name}", "deleteConsumerGroup", "Delete a group")
         .about(
-            "Deletes a group: all its offsets, and in topics that its members divide what the handler of its name has done, \
-            is at, or has given up there. The name begins anew. Refused with 409 while a consumer of the group lives.",
+            "Deletes a group with all its offsets and, for topics that it shares, the claims, finished events and dead \
+                letters of the handler with its name. The name can be used again from scratch. Refused with 409 while a \
+                consumer of the group lives.",
         )
         .parameter(name())
-        .response(204, ResponseSpec::about("It is gone."))
+        .response(204, ResponseSpec::about("Deleted."))
         .problems(&[Kind::NotFound, Kind::InvalidState, Kind::Validation, Kind::Overloaded])
 }
 
@@ -117,7 +119,7 @@ fn reset() -> OperationSpec {
             To an earlier offset: a shared group delivers the events after it again, finished or not. To a later one: the \
             events between are skipped.")
         .parameter(name())
-        .body(BodySpec::about("Where to.").of(JSON, "GroupReset", example))
-        .response(200, ResponseSpec::json("The group as it is now.", "ConsumerGroup", examples::group()))
+        .body(BodySpec::about("The new offset.").of(JSON, "GroupReset", example))
+        .response(200, ResponseSpec::json("The group after the change.", "ConsumerGroup", examples::group()))
         .problems(&[Kind::InvalidOffset, Kind::InvalidType, Kind::PayloadTooLarge, Kind::Validation])
 }

@@ -20,16 +20,16 @@ fn id() -> Parameter {
 }
 
 fn version() -> Parameter {
-    path("version", ids::version("Which version."), "Which version.", "1.1")
+    path("version", ids::version("The version."), "The version.", "1.1")
 }
 
 fn list() -> OperationSpec {
     let which = "Types of this id, or matching this pattern.";
     operation(Get, "/v1/event-types", "listEventTypes", "List event types")
-        .about("Event types in order of their ids.")
+        .about("Event types, sorted by id. A page has at most 2 MiB.")
         .parameter(optional_query(
             "type",
-            ids::pattern("Which types."),
+            ids::pattern("A type, or a pattern."),
             which,
             "gts.hyperspot.core.events.type.v1~vendor.*",
         ))
@@ -44,16 +44,26 @@ fn list() -> OperationSpec {
 
 fn register() -> OperationSpec {
     operation(Post, "/v1/event-types", "registerEventType", "Register an event type")
-        .about("Registers an event type. The same definition again changes nothing; another one is refused.")
+        .about(
+            "Registers an event type. Registering the same definition again changes nothing; a different one is \
+            refused.",
+        )
         .body(BodySpec::about("The event type.").of(JSON, "EventTypeInput", examples::new_event_type()))
-        .response(201, ResponseSpec::json("Registered now.", "EventType", examples::event_type()).with(&["Location"]))
-        .response(200, ResponseSpec::json("The same was registered before.", "EventType", examples::event_type()))
+        .response(201, ResponseSpec::json("Registered.", "EventType", examples::event_type()).with(&["Location"]))
+        .response(
+            200,
+            ResponseSpec::json(
+                "It was registered before with the same definition.",
+                "EventType",
+                examples::event_type(),
+            ),
+        )
         .problems(&[Kind::InvalidType, Kind::AlreadyExists, Kind::PayloadTooLarge, Kind::Validation])
 }
 
 fn show() -> OperationSpec {
     operation(Get, "/v1/event-types/{id}", "getEventType", "Read an event type")
-        .about("One event type as it is registered, with its versions.")
+        .about("One event type, with its versions.")
         .parameter(id())
         .response(200, ResponseSpec::json("The event type.", "EventType", examples::event_type()))
         .problems(&[Kind::InvalidType, Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
@@ -61,22 +71,22 @@ fn show() -> OperationSpec {
 
 fn archive() -> OperationSpec {
     operation(Post, "/v1/event-types/{id}:archive", "archiveEventType", "Archive an event type")
-        .about("Ends an event type: it takes no more events and no more versions. What is stored stays.")
+        .about("Archives an event type: it accepts no more events and no more versions. Stored events stay.")
         .parameter(id())
-        .response(200, ResponseSpec::json("The event type as it is now.", "EventType", archived()))
+        .response(200, ResponseSpec::json("The event type after the change.", "EventType", archived()))
         .problems(&[Kind::InvalidType, Kind::NotFound, Kind::InvalidState, Kind::Validation, Kind::Overloaded])
 }
 
 fn remove() -> OperationSpec {
     operation(Delete, "/v1/event-types/{id}", "deleteEventType", "Delete an event type")
         .about(
-            "Deletes an archived event type of which no event is stored, in any log; its name may be registered again. 409 \
-            while it is not archived, and while there are events of it: these go by the retention of their topics, with \
-            `:trim`, or with their topics. All events are looked through. Where that takes longer than a request may, the \
-            answer is 503; the same request again goes on where the last one stopped.",
+            "Deletes an archived event type of which no event is stored in any log. The name can be registered again. \
+                409 while it is not archived, and while there are events of it: they are removed by retention, by \
+                `:trim`, or with their topics. All events are searched. If that takes longer than a request may, the \
+                response is 503; repeating the request continues the search.",
         )
         .parameter(id())
-        .response(204, ResponseSpec::about("It is gone."))
+        .response(204, ResponseSpec::about("Deleted."))
         .problems(&[Kind::InvalidType, Kind::NotFound, Kind::InvalidState, Kind::Validation, Kind::Overloaded])
 }
 
@@ -87,14 +97,14 @@ fn archived() -> Value {
 fn add_version() -> OperationSpec {
     operation(Post, "/v1/event-types/{id}/versions", "addVersion", "Add a schema version")
         .about(
-            "Adds a version of the type's schema, FINALISING at first. While it is, another definition of the same version \
-            takes its place; the same again changes nothing. A minor version must take every event that the one before it \
-            takes, or it is refused with what broke.",
+            "Adds a version of the type's schema, with the status FINALISING. In this status another definition of the \
+                version replaces it; the same definition again changes nothing. A minor version must accept every event \
+                that the previous one accepts; otherwise it is refused, with the incompatibilities.",
         )
         .parameter(id())
         .body(BodySpec::about("The version.").of(JSON, "VersionInput", examples::new_version()))
-        .response(201, ResponseSpec::json("Added, or replaced.", "Version", draft()).with(&["Location"]))
-        .response(200, ResponseSpec::json("The same was there before.", "Version", draft()))
+        .response(201, ResponseSpec::json("Added or replaced.", "Version", draft()).with(&["Location"]))
+        .response(200, ResponseSpec::json("It existed before with the same definition.", "Version", draft()))
         .problems(&[Kind::InvalidType, Kind::NotFound, Kind::InvalidState, Kind::PayloadTooLarge, Kind::Validation])
 }
 
@@ -133,7 +143,10 @@ fn deprecate() -> OperationSpec {
             "deprecateVersion",
             "Deprecate a schema version",
         )
-        .about("Makes a CURRENT version DEPRECATED: it is still accepted, and whoever uses it is told to move on."),
+        .about(
+            "Makes a CURRENT version DEPRECATED: it is still accepted, and responses to publishers have the header \
+            `Deprecation`.",
+        ),
         deprecated,
     )
 }
@@ -142,6 +155,6 @@ fn on_version(operation: OperationSpec, answer: Value) -> OperationSpec {
     operation
         .parameter(id())
         .parameter(version())
-        .response(200, ResponseSpec::json("The version as it is now.", "Version", answer))
+        .response(200, ResponseSpec::json("The version after the change.", "Version", answer))
         .problems(&[Kind::InvalidType, Kind::NotFound, Kind::InvalidState, Kind::Validation, Kind::Overloaded])
 }

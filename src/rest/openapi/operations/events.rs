@@ -18,9 +18,9 @@ pub(super) fn all(bounds: &DocumentLimits) -> Vec<OperationSpec> {
     vec![publish(bounds), batch(bounds), import()]
 }
 
-const PUBLISH: &str = "Stores one event. An answer of 201 or 200 means that it is on disk.
+const PUBLISH: &str = "Stores one event. A response of 201 or 200 means that it is on disk.
 
-A duplicate is answered with the stored event (200, `Idempotent-Replayed`). Two submissions are duplicates if these are equal:
+A duplicate gets the stored event (200, `Idempotent-Replayed`). Two submissions are duplicates if these are equal:
 
 - with a `deduplicationId`: `deduplicationId`, topic and `tenant`;
 - without: `id`, topic, `type`, `tenant`, `subject`, `occurredAt` and `Producer-Id`;
@@ -28,16 +28,15 @@ A duplicate is answered with the stored event (200, `Idempotent-Replayed`). Two 
 
 A topic remembers them for its `idempotentRetention`, 24 hours by default.
 
-CloudEvents are taken in all three modes. In binary mode the attributes are `ce-` headers (`ce-specversion: 1.0`, \
-`ce-type`, `ce-source`, …), percent-encoded, and the body is `data`. Several CloudEvents in one body are a batch, and are \
-answered like one (207).";
+CloudEvents are accepted in all three modes. In binary mode the attributes are `ce-` headers (`ce-specversion: 1.0`, \
+`ce-type`, `ce-source`, …), percent-encoded, and the body is `data`. Several CloudEvents in one body are a batch, with the response of a batch (207).";
 
 const WAIT: &str = "How long to wait for the projections of `waitFor`.";
 
 const ONE_EVENT: &str = "An event, or CloudEvents. `application/json` where no `Content-Type` is given.";
 
 fn publish(bounds: &DocumentLimits) -> OperationSpec {
-    let stored = "Stored before; this is the stored event.";
+    let stored = "A duplicate; the response is the stored event.";
     operation(Post, "/v1/events", "publishEvent", "Publish one event")
         .about(PUBLISH)
         .shared_parameters(&["Producer-Id", "waitFor"])
@@ -48,7 +47,7 @@ fn publish(bounds: &DocumentLimits) -> OperationSpec {
                 .of(CLOUD_EVENT, "CloudEvent", examples::cloud_event())
                 .of(CLOUD_EVENTS, "CloudEvents", json!([examples::cloud_event()])),
         )
-        .response(201, ResponseSpec::json("Stored now.", "Event", examples::event()).with(&["Location", "Deprecation"]))
+        .response(201, ResponseSpec::json("Stored.", "Event", examples::event()).with(&["Location", "Deprecation"]))
         .response(
             200,
             ResponseSpec::json(stored, "Event", examples::event()).with(&[
@@ -58,7 +57,7 @@ fn publish(bounds: &DocumentLimits) -> OperationSpec {
                 "Deprecation",
             ]),
         )
-        .response(207, ResponseSpec::json("What became of each CloudEvent.", "BatchOutcome", examples::batch_outcome()))
+        .response(207, ResponseSpec::json("The result of each CloudEvent.", "BatchOutcome", examples::batch_outcome()))
         .problems(&[Kind::InvalidType, Kind::InvalidSequence, Kind::BatchTooLarge, Kind::NotAcceptable])
         .problems(&[Kind::SequenceExists, Kind::ExpectedSequence, Kind::EventIdReuse, Kind::Trimmed])
         .problems(&[Kind::PayloadTooLarge, Kind::Validation, Kind::ProjectionTimeout])
@@ -66,12 +65,13 @@ fn publish(bounds: &DocumentLimits) -> OperationSpec {
 
 fn batch(bounds: &DocumentLimits) -> OperationSpec {
     let about = format!(
-        "Stores up to {} events, {} bytes of them at most. The events of one topic are stored together or not at all: \
-        where one is refused, its siblings get 424 and are not written. With `atomic=all` that goes for the whole \
-        request. Duplicates count as succeeded and abort nothing. Each event has its result, in the order they were sent.",
+        "Stores up to {} events, of at most {} bytes together. The events of one topic are stored together or not at \
+            all: if one is refused, the others of the topic get 424 and are not stored. With `atomic=all` this applies \
+            to the whole request. Duplicates count as succeeded and abort nothing. The response has a result for each \
+            event, in the order of the request.",
         bounds.batch_max, bounds.batch_bytes_max
     );
-    let atomic = "Store all events or none, whichever their topics.";
+    let atomic = "Store all events or none, across topics.";
     operation(Post, "/v1/events:batch", "publishBatch", "Publish several events")
         .about(about)
         .parameter(optional_query("atomic", enumeration(&["all"], atomic), atomic, "all"))
@@ -82,7 +82,7 @@ fn batch(bounds: &DocumentLimits) -> OperationSpec {
                 .of(JSON, "BatchInput", examples::new_batch())
                 .of(CLOUD_EVENTS, "CloudEvents", json!([examples::cloud_event()])),
         )
-        .response(207, ResponseSpec::json("What became of each event.", "BatchOutcome", examples::batch_outcome()))
+        .response(207, ResponseSpec::json("The result of each event.", "BatchOutcome", examples::batch_outcome()))
         .problems(&[Kind::BatchTooLarge, Kind::NotAcceptable, Kind::Validation, Kind::ProjectionTimeout])
 }
 

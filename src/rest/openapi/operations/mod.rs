@@ -1,4 +1,4 @@
-//! Operations: a file per resource, as beside it in `rest`.
+//! Operations: a file per resource, as in `rest`.
 
 mod claims;
 mod consumers;
@@ -14,18 +14,19 @@ mod topics;
 use super::DocumentLimits;
 use super::operation_spec::OperationSpec;
 
-/// The chapters, in order.
+/// The tags, in their order.
 pub(super) const TAGS: [(&str, &str); 10] = [
     (events::TAG, "Publish events: one, several, or history."),
-    (reading::TAG, "Read events: a topic, an aggregate, one event, the whole log; now, or as soon as there are any."),
+    (reading::TAG, "Read events: of a topic, of an aggregate, one event, or the whole log; at once, or waiting for new \
+        ones."),
     (topics::TAG, "Topics: named append-only streams with their own order and retention."),
-    (event_types::TAG, "Event types: what events of a name may look like, version by version."),
-    (consumers::TAG, "Consumers and groups: who reads through which filter, and how far a group has come."),
-    (claims::TAG, "Claims and handlers: who works on which event, so that its effect happens once."),
-    (dead_letters::TAG, "Dead letters: work that was given up, to be redriven or discarded."),
-    (subscriptions::TAG, "Subscriptions, jobs and pools: events pushed to URLs, in order, signed, retried."),
-    (projections::TAG, "Projections: how far views have come, and waiting for them."),
-    (pages::TAG, "Health, this document, and the pages for people."),
+    (event_types::TAG, "Event types: named kinds of events, with versions of their schemas."),
+    (consumers::TAG, "Consumers and groups: readers with filters, and the offsets of groups."),
+    (claims::TAG, "Claims and handlers: work on events that is done once per event."),
+    (dead_letters::TAG, "Dead letters: failed work, to be redriven or discarded."),
+    (subscriptions::TAG, "Subscriptions, jobs and pools: signed deliveries of events to URLs, in order, with retries."),
+    (projections::TAG, "Projections: checkpoints of views, and waiting for them."),
+    (pages::TAG, "Health, this document, and its web page."),
 ];
 
 /// Every operation.

@@ -1,4 +1,4 @@
-//! Health, the document itself, and the pages for people.
+//! Health, the document itself, and its web page.
 
 use crate::rest::openapi::operation_spec::{OperationSpec, ResponseSpec, operation};
 use crate::rest::openapi::parameters::{header, path};
@@ -16,19 +16,17 @@ pub(super) fn all() -> Vec<OperationSpec> {
 }
 
 fn alive() -> OperationSpec {
-    operation(Get, "/healthz", "isAlive", "Does the process live?")
-        .about(
-            "Fails only where a restart of the process may help: not while the broker opens its log again by itself.",
-        )
-        .response(200, ResponseSpec::json("It lives.", "Health", json!({"status": "ok"})))
+    operation(Get, "/healthz", "isAlive", "Check liveness")
+        .about("Fails only if a restart of the process may help: not while the broker reopens its log by itself.")
+        .response(200, ResponseSpec::json("The process is alive.", "Health", json!({"status": "ok"})))
 }
 
 fn ready() -> OperationSpec {
-    operation(Get, "/readyz", "isReady", "Can it be asked for work?")
+    operation(Get, "/readyz", "isReady", "Check readiness")
         .about(
-            "Ready while every log can be written and the server is not on its way out; otherwise the problem says what is \
-            wrong and what helps. What does not work though requests are served is listed in `degraded`: retention, \
-            checkpoints or reclaiming that fail, a wall clock that jumped, dispatch that is paused after a restore.",
+            "Ready while every log can be written and the server is not shutting down; otherwise the problem tells the \
+                cause and the remedy. `degraded` lists what does not work although requests are served: failing \
+                retention, checkpoints or reclaiming, a jump of the wall clock, dispatch that is paused after a restore.",
         )
         .response(200, ResponseSpec::json("It is ready.", "Health", json!({"status": "ready"})))
 }
@@ -36,36 +34,38 @@ fn ready() -> OperationSpec {
 fn document() -> OperationSpec {
     let example = json!({"openapi": "3.1.0", "info": {"title": "Event Broker", "version": "0.1.0"}, "paths": {}});
     operation(Get, "/v1/openapi.json", "getDocument", "This document")
-        .about("The OpenAPI document of this server, with the limits that are in force.")
+        .about("The OpenAPI document of this server, with the limits of its configuration.")
         .parameter(if_none_match())
         .response(200, ResponseSpec::json("The document.", "Document", example).with(&["ETag", "Cache-Control"]))
         .response(304, unchanged())
 }
 
 fn root() -> OperationSpec {
-    operation(Get, "/", "getRoot", "The first page")
-        .about("Leads to the documentation.")
+    operation(Get, "/", "getRoot", "Redirect to the documentation")
+        .about("Redirects to the documentation.")
         .response(303, ResponseSpec::about("See `/docs/`.").with(&["Location"]))
 }
 
 fn docs() -> OperationSpec {
     operation(Get, "/docs", "getDocs", "Swagger UI")
-        .about("Leads to `/docs/`.")
+        .about("Redirects to `/docs/`.")
         .response(303, ResponseSpec::about("See `/docs/`.").with(&["Location"]))
 }
 
 fn docs_page() -> OperationSpec {
     operation(Get, "/docs/", "getDocsPage", "Swagger UI")
-        .about("This document to read and to try. Nothing of the page is fetched from elsewhere.")
+        .about(
+            "This document as a web page with which requests can be sent. The page loads nothing from other servers.",
+        )
         .parameter(if_none_match())
         .response(200, page("text/html", PAGE))
         .response(304, unchanged().with(&["Content-Security-Policy"]))
 }
 
 fn docs_file() -> OperationSpec {
-    let name = "A file of the page.";
+    let name = "The name of the file.";
     operation(Get, "/docs/{file}", "getDocsFile", "Files of Swagger UI")
-        .about("What the page is made of.")
+        .about("A file of the page.")
         .parameter(path("file", any_text(name).not_empty(), name, "swagger-ui.css"))
         .response(
             200,
@@ -89,10 +89,10 @@ fn page(media: &str, example: &str) -> ResponseSpec {
 }
 
 fn if_none_match() -> Parameter {
-    let known = "An `ETag` of an answer before: the content is sent only if it is another by now.";
+    let known = "The `ETag` of an earlier response: the content is sent only if it has changed.";
     header("If-None-Match", any_text(known), known, "W/\"5f1c2a9be0d34c77\"")
 }
 
 fn unchanged() -> ResponseSpec {
-    ResponseSpec::about("It is what the caller has.").with(&["ETag", "Cache-Control"])
+    ResponseSpec::about("The content has not changed.").with(&["ETag", "Cache-Control"])
 }

@@ -20,9 +20,9 @@ pub(super) fn all(bounds: &DocumentLimits) -> Vec<OperationSpec> {
     vec![list(), poll(bounds), stream(), show(), log(bounds), aggregate(), aggregate_events()]
 }
 
-/// What reading a topic can be refused with.
+/// The refusals of reading a topic.
 const REFUSED: [Kind; 7] = [
-    // A read by `consumer_id` extends a session and may take claims, so pages of other origins may not ask for it.
+    // A read with `consumer_id` extends a session and may take claims, so pages of other origins must not send it.
     Kind::Forbidden,
     Kind::InvalidOffset,
     Kind::InvalidType,
@@ -32,8 +32,8 @@ const REFUSED: [Kind; 7] = [
     Kind::Validation,
 ];
 
-const FILTERED: &str = "Filters narrow it: a repeated one widens, different ones narrow. With `consumer_id` the consumer's \
-    topic and filters take the place of those of the query, which are then passed over.";
+const FILTERED: &str = "Values of one filter are alternatives; different filters must all match. With `consumer_id` the \
+    consumer's topic and filters are used, and those of the query are ignored.";
 
 fn page() -> ResponseSpec {
     ResponseSpec::json("Events, in order.", "EventPage", examples::event_page())
@@ -44,8 +44,9 @@ fn page() -> ResponseSpec {
 fn list() -> OperationSpec {
     operation(Get, "/v1/events", "listEvents", "Read a topic")
         .about(format!(
-            "What is there now behind `offset`, in the topic's order. Go on at `nextOffset`, which moves also where nothing \
-            matched. {FILTERED} As CloudEvents the body is a bare list, and the headers say where to go on."
+            "The stored events after `offset`, in the order of the topic. Continue with `nextOffset`, which also moves \
+                past events that do not match. {FILTERED} As CloudEvents the body is a plain list, and the headers tell \
+                the next offset."
         ))
         .shared_parameters(&["Accept", "read.topic", "consumer_id", "offset", "limit"])
         .shared_parameters(&FILTERS)
@@ -56,8 +57,9 @@ fn list() -> OperationSpec {
 fn poll(bounds: &DocumentLimits) -> OperationSpec {
     operation(Get, "/v1/events:poll", "pollEvents", "Wait for events of a topic")
         .about(format!(
-            "What is there behind `offset`, or as soon as there is something, or an empty list when `timeout` ({} seconds at \
-            most) is up. The append wakes it, not a timer. Polling as a consumer begins its session anew. {FILTERED}",
+            "The events after `offset`. If there are none, the request waits for the next one, and returns an empty list \
+                after `timeout` (at most {} seconds). A new event ends the wait at once. A poll of a consumer extends \
+                its session. {FILTERED}",
             bounds.wait_max
         ))
         .shared_parameters(&["Accept", "read.topic", "consumer_id", "offset", "limit"])
@@ -67,33 +69,33 @@ fn poll(bounds: &DocumentLimits) -> OperationSpec {
         .problems(&REFUSED)
 }
 
-/// One event of a stream, taken apart.
+/// One parsed event of a stream.
 fn server_sent_event() -> SchemaSpec {
     let event = examples::event().to_string();
-    object("One of the events.")
+    object("One event of the stream.")
         .optional("id", patterned("^[1-9][0-9]*$", "The sequence; a `problem` has none.").example("12345"))
         .optional(
             "event",
-            enumeration(&["message", "problem"], "`problem` where the stream cannot go on.").example("message"),
+            enumeration(&["message", "problem"], "`problem`: the stream cannot continue.").example("message"),
         )
         .required("data", any_text("The event as JSON, or the problem.").example(event.clone()))
         .example(json!({"id": "12345", "event": "message", "data": event}))
 }
 
 fn stream() -> OperationSpec {
-    let last = "The `id` of the last event seen: the stream goes on behind it. Beats `offset`.";
-    let form = "Which form of answer the caller takes.";
-    let start = "Where the stream begins: behind the last sequence seen, or at `earliest` or `latest`. With neither it nor \
-        `Last-Event-ID` it begins at the tail.";
+    let last = "The `id` of the last event received: the stream continues after it. Takes precedence over `offset`.";
+    let form = "The accepted media type.";
+    let start = "The start of the stream: after this sequence, or at `earliest` or `latest`. Without it and without \
+        `Last-Event-ID`, the stream starts at the tail.";
     let sequence = || number(0..=NUMBER_MAX, "A sequence, or 0.");
-    let whole = any_text("The stream as it comes.").example(examples::event_stream());
-    let shape = "Server-Sent Events: text, or, for tools that take the text apart, these.";
+    let whole = any_text("The stream as text.").example(examples::event_stream());
+    let shape = "Server-Sent Events, as text or, for tools that parse them, as objects.";
     let text = any_of([whole, server_sent_event()], shape).example(examples::event_stream());
     operation(Get, "/v1/events:stream", "streamEvents", "Follow a topic")
         .about(format!(
-            "Server-Sent Events without end: `id` is the sequence, `data` the event. A comment comes every 15 seconds while \
-            nothing happens. The stream ends when the server shuts down, and with an event `problem` where it cannot go on. \
-            {FILTERED}"
+            "An endless stream of Server-Sent Events: `id` is the sequence, `data` the event. While there are no events, \
+                a comment is sent every 15 seconds. The stream ends when the server shuts down, and with an event \
+                `problem` if it cannot continue. {FILTERED}"
         ))
         .parameter(header("Accept", enumeration(&["text/event-stream"], form), form, "text/event-stream"))
         .parameter(header("Last-Event-ID", sequence(), last, 12_345))
@@ -102,7 +104,7 @@ fn stream() -> OperationSpec {
         .shared_parameters(&FILTERS)
         .response(
             200,
-            ResponseSpec::about("Events, as they come.")
+            ResponseSpec::about("The events, as they are stored.")
                 .shaped("text/event-stream", text, examples::event_stream())
                 .with(&["Cache-Control"]),
         )
@@ -111,7 +113,7 @@ fn stream() -> OperationSpec {
 
 fn show() -> OperationSpec {
     operation(Get, "/v1/events/{id}", "getEvent", "Read one event")
-        .about("The event first stored under this id. An id that is no UUID is not found.")
+        .about("The event first stored under this id. An invalid UUID is not found.")
         .parameter(path("id", uuid("The event's id."), "The event's id.", EVENT_ID))
         .shared_parameters(&["Accept"])
         .response(
@@ -126,12 +128,12 @@ fn show() -> OperationSpec {
 }
 
 fn log(bounds: &DocumentLimits) -> OperationSpec {
-    let after = "The last position seen; the answer starts behind it. `earliest`, 0 or nothing: from the beginning; \
-        `latest`: only what is stored from now on.";
+    let after = "The last position received; the response starts after it. `earliest`, 0 or absent: from the beginning. \
+        `latest`: only events stored from now on.";
     operation(Get, "/v1/log", "readLog", "Read all topics in one order")
         .about(
-            "The events of all topics of the default log, in order of `position`. Positions may have holes: the broker's own \
-            entries have numbers too."
+            "The events of all topics of the default log, in order of `position`. Positions have gaps, because the \
+                broker's own entries have positions, too.",
         )
         .parameter(read_start("after", Required::False, after, 20_000))
         .shared_parameters(&["Accept", "limit"])
@@ -147,17 +149,17 @@ fn log(bounds: &DocumentLimits) -> OperationSpec {
         .problems(&[Kind::InvalidType, Kind::NotAcceptable, Kind::Trimmed, Kind::Validation])
 }
 
-const KIND: &str = "What kind of thing it is; `-` for events that name no subject type.";
+const KIND: &str = "The subject type; `-` for events without one.";
 
 fn about_aggregate(operation: OperationSpec) -> OperationSpec {
-    let subject = "What it is about; percent-encoded where it must be.";
+    let subject = "The subject, percent-encoded if necessary.";
     operation
         .parameter(path("subject_type", ids::subject_type_or_none("A type."), KIND, SUBJECT_TYPE))
         .parameter(path("subject", any_text(subject).not_empty(), subject, SUBJECT))
         .parameter(required_query(
             "topic",
             ids::topic_id("The topic."),
-            "The topic: aggregates count per topic.",
+            "The topic. Aggregates are counted per topic.",
             TOPIC,
         ))
         .problems(&[Kind::InvalidType, Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
@@ -166,16 +168,19 @@ fn about_aggregate(operation: OperationSpec) -> OperationSpec {
 fn aggregate() -> OperationSpec {
     let operation =
         operation(Get, "/v1/aggregates/{subject_type}/{subject}", "getAggregate", "Read an aggregate's last sequence")
-            .about("The aggregate's last number, and its last event. What to give as `expectedAggregateSequence`.");
-    let answer = ResponseSpec::json("Where it stands.", "Aggregate", examples::aggregate());
+            .about(
+                "The aggregate's last sequence, which is the value for `expectedAggregateSequence`, and its last \
+                event.",
+            );
+    let answer = ResponseSpec::json("The aggregate.", "Aggregate", examples::aggregate());
     about_aggregate(operation).response(200, answer)
 }
 
 fn aggregate_events() -> OperationSpec {
-    let after = "The last `aggregateSequence` seen; the answer starts behind it.";
+    let after = "The last `aggregateSequence` received; the response starts after it.";
     let operation =
         operation(Get, "/v1/aggregates/{subject_type}/{subject}/events", "listAggregateEvents", "Read one aggregate")
-            .about("The events about one thing, in its own order. A thing nobody spoke of has none.")
+            .about("The events of one aggregate, in their order. An unknown aggregate has none.")
             .parameter(optional_query("after", number(0..=NUMBER_MAX, after).default_value(0), after, 0))
             .shared_parameters(&["limit"]);
     let answer = ResponseSpec::json("Events, in order.", "AggregateEvents", examples::aggregate_events());

@@ -1,4 +1,4 @@
-//! Claims, and the handlers whose work they are.
+//! Claims and handlers.
 
 use super::ids::{duration, topic_id};
 use super::{NUMBER_MAX, list_page};
@@ -14,10 +14,10 @@ use contract::limits::{
 };
 use serde_json::{Value, json};
 
-const LAG: &str = "Events it still has to do, of those that the group of its name takes: dead letters that are open count, \
-    stale and discarded events do not.";
-const OPEN_SEQUENCE: &str = "Where it was finished with an offset: the first event at or below it that the handler has \
-    begun and neither finished nor given up. The offset was committed only up to the one before.";
+const LAG: &str = "The number of events that it has not done yet, of those in the filter of the group with its name. \
+    Open dead letters count; stale and discarded events do not.";
+const OPEN_SEQUENCE: &str = "If it was finished with an `offset`: the first event up to that offset that the handler has \
+    claimed but neither finished nor given up. The committed offset stays before it.";
 const NO_CONTROL: &str = r"^[^\x00-\x1f\x7f-\x9f]+$";
 
 pub(super) fn all() -> Vec<(&'static str, SchemaSpec)> {
@@ -25,17 +25,17 @@ pub(super) fn all() -> Vec<(&'static str, SchemaSpec)> {
         ("ClaimInput", new_claim()),
         ("ClaimsInput", several("ClaimInput", "Several claims.", &examples::new_claim())),
         ("ClaimOutcome", outcome()),
-        ("ClaimOutcomes", results(outcome_result(), "What became of several claims.", examples::outcomes())),
+        ("ClaimOutcomes", results(outcome_result(), "The results of several claims.", examples::outcomes())),
         ("Claim", claim()),
         ("Claims", list_page("Claim", "A page of claims.", page_of(&examples::failed()))),
         ("ClaimError", error()),
         ("Heartbeat", heartbeat()),
-        ("Completion", completion(object("That work is done, and what came of it."))),
+        ("Completion", completion(object("The completion of a claim."))),
         ("ClaimCompletion", claim_completion()),
         ("ClaimCompletions", several("ClaimCompletion", "Several completions.", &completed_claim())),
         (
             "CompletionResults",
-            results(completion_result(), "What became of several completions.", examples::completed()),
+            results(completion_result(), "The results of several completions.", examples::completed()),
         ),
         ("Failure", failure()),
         ("Attempt", attempt()),
@@ -54,11 +54,11 @@ pub(in crate::rest::openapi) fn handler_name(description: &str) -> SchemaSpec {
 
 /// A claim's id.
 pub(in crate::rest::openapi) fn claim_id() -> SchemaSpec {
-    patterned("^[A-Za-z0-9_-]+$", "Opaque; stands for handler, topic and sequence.").example(CLAIM_ID)
+    patterned("^[A-Za-z0-9_-]+$", "Opaque; it identifies handler, topic and sequence.").example(CLAIM_ID)
 }
 
 fn owner() -> SchemaSpec {
-    let description = format!("Who does the work, for people. At most {LABEL_BYTES_MAX} bytes as UTF-8.");
+    let description = format!("The worker, for operators. At most {LABEL_BYTES_MAX} bytes as UTF-8.");
     patterned(NO_CONTROL, &description).not_empty().max_length(LABEL_BYTES_MAX).example(OWNER)
 }
 
@@ -69,12 +69,12 @@ fn order() -> SchemaSpec {
 }
 
 fn lease() -> SchemaSpec {
-    let description = format!("How long it holds without a heartbeat: at most {LEASE_SECONDS_MAX} seconds.");
+    let description = format!("How long the claim is valid without a heartbeat: at most {LEASE_SECONDS_MAX} seconds.");
     duration(&description).example("PT900S")
 }
 
 fn token() -> SchemaSpec {
-    number(0..=u64::MAX, "What fences: it grows with every claim.").example(20_072)
+    number(0..=u64::MAX, "The fencing token: it grows with every claim of the event.").example(20_072)
 }
 
 fn count(description: &str, example: u64) -> SchemaSpec {
@@ -83,11 +83,11 @@ fn count(description: &str, example: u64) -> SchemaSpec {
 
 fn new_claim() -> SchemaSpec {
     let by_place = rule().with("topic").with("sequence").without("eventId");
-    object("A claim as one asks for it: of an event by its id, or by its topic and sequence.")
-        .required("handler", handler_name("Whose work it is."))
-        .optional_nullable("eventId", uuid("Which event; or `topic` and `sequence`.").example(EVENT_ID))
-        .optional_nullable("topic", topic_id("The event's topic, beside `sequence`."))
-        .optional_nullable("sequence", number(1..=u64::MAX, "The event's number there, from 1.").example(12_345))
+    object("A claim of an event, by its id or by its topic and sequence.")
+        .required("handler", handler_name("The handler."))
+        .optional_nullable("eventId", uuid("The event. Alternative: `topic` and `sequence`.").example(EVENT_ID))
+        .optional_nullable("topic", topic_id("The event's topic, together with `sequence`."))
+        .optional_nullable("sequence", number(1..=u64::MAX, "The event's sequence, from 1.").example(12_345))
         .optional_nullable("owner", owner())
         .optional_nullable("lease", lease())
         .optional_nullable("order", order())
@@ -102,16 +102,16 @@ fn several(item: &str, description: &str, example: &Value) -> SchemaSpec {
 }
 
 fn answer() -> SchemaSpec {
-    let description = "`claimed`: do the work. `done`: it is done, or need not be. `stale`: a later event is finished. \
-        `held`: not now.";
+    let description = "`claimed`: the caller has the claim. `done`: the event is finished, or was discarded. `stale`: a \
+        later event of the aggregate is finished. `held`: the event cannot be claimed now.";
     enumeration(&["claimed", "done", "stale", "held"], description).example("claimed")
 }
 
 fn outcome() -> SchemaSpec {
-    object("What became of the wish to claim.")
+    object("The result of a claim.")
         .required("outcome", answer())
-        .optional("claim", described_ref("Claim", "The claim, where it was given."))
-        .optional("retryAt", retry_at("When to come back, where the event is held and that is known."))
+        .optional("claim", described_ref("Claim", "The claim, with `claimed`."))
+        .optional("retryAt", retry_at("When to retry, with `held`, if it is known."))
         .example(examples::outcome())
 }
 
@@ -121,87 +121,91 @@ fn retry_at(description: &str) -> SchemaSpec {
 
 fn result(description: &str, example: Value) -> SchemaSpec {
     object(description)
-        .required("index", count("Its place in the request, from 0.", 0))
-        .required("status", number(200..=599, "The HTTP status it would have alone.").example(200))
-        .optional("error", described_ref("Problem", "Why it was refused."))
+        .required("index", count("Its index in the request, from 0.", 0))
+        .required(
+            "status",
+            number(200..=599, "The HTTP status that it would have in a request of its own.").example(200),
+        )
+        .optional("error", described_ref("Problem", "The refusal."))
         .optional("claim", schema_ref("Claim"))
         .example(example)
 }
 
 fn outcome_result() -> SchemaSpec {
-    result("What became of one claim.", at_pointer(&examples::outcomes(), "/results/0"))
+    result("The result of one claim.", at_pointer(&examples::outcomes(), "/results/0"))
         .optional("outcome", answer())
-        .optional("retryAt", retry_at("When to come back, where that is known."))
+        .optional("retryAt", retry_at("When to retry, if it is known."))
 }
 
 fn completion_result() -> SchemaSpec {
-    result("What became of one completion.", at_pointer(&examples::completed(), "/results/0"))
+    result("The result of one completion.", at_pointer(&examples::completed(), "/results/0"))
 }
 
 fn results(item: SchemaSpec, description: &str, example: Value) -> SchemaSpec {
-    let items = list(item, "In the order they were sent.").example(at_pointer(&example, "/results"));
+    let items = list(item, "In the order of the request.").example(at_pointer(&example, "/results"));
     object(description).required("results", items).example(example)
 }
 
 fn claim() -> SchemaSpec {
-    let status = "`claimed`: somebody has it. `failed`: it waits to be claimed again. `dead`: it is a dead letter. \
-        `redriven`: it may be claimed anew. `released`: its worker gave it back, and it may be claimed at once. `done`.";
-    let example = examples::claim();
-    object("A claim as it stands.")
+    let status = "`claimed`: a worker has it. `failed`: it can be claimed again after its back-off. `dead`: it is a dead \
+        letter. `redriven`: it can be claimed again. `released`: its worker returned it, and it can be claimed at once. \
+        `done`: it is finished.";
+    object("A claim.")
         .required("id", claim_id())
-        .required("handler", handler_name("Whose work it is."))
+        .required("handler", handler_name("The handler."))
         .required("topic", topic_id("The event's topic."))
         .required(
             "sequence",
-            number(1..=NUMBER_MAX, "The event's number there; of a republished event the number of the first one.")
+            number(1..=NUMBER_MAX, "The event's sequence; of a republished event the sequence of the original.")
                 .example(12_345),
         )
         .required("eventId", uuid("The event.").example(EVENT_ID))
         .required("token", token())
-        .required("attempt", count("Which attempt it is, take-overs counted.", 1))
+        .required(
+            "attempt",
+            count("The number of the attempt; a claim taken over after its lease expired counts too.", 1),
+        )
         .required("owner", owner())
         .required(
             "status",
             enumeration(&["claimed", "failed", "dead", "redriven", "released", "done"], status).example("claimed"),
         )
         .required("lease", lease())
-        .required(
-            "heartbeat",
-            duration("How often to send a heartbeat; at most a third of the lease.").example("PT30S"),
-        )
-        .required("claimedAt", time("When it was claimed.").example(at_pointer(&example, "/claimedAt")))
+        .required("heartbeat", duration("The interval of heartbeats; at most a third of the lease.").example("PT30S"))
+        .required("claimedAt", time("When it was claimed."))
+        .optional("leaseExpiresAt", time("When the lease expires, while it is claimed."))
+        .optional("retryAt", retry_at("When it can be claimed again, after a failure."))
+        .optional("deadLetter", uuid("The dead letter of the event.").example(LETTER_ID))
         .optional(
-            "leaseExpiresAt",
-            time("Until when it holds, while it is claimed.").example(at_pointer(&example, "/leaseExpiresAt")),
+            "committedOffset",
+            count("If it was finished with an `offset`: the committed offset of the group.", 12_345),
         )
-        .optional("retryAt", retry_at("When it may be claimed again, once it failed."))
-        .optional("deadLetter", uuid("The dead letter it became.").example(LETTER_ID))
-        .optional("committedOffset", count("Where it was finished with an offset: how far the group has come.", 12_345))
         .optional("openSequence", count(OPEN_SEQUENCE, 12_340))
         .optional("error", described_ref("ClaimError", "Why the last attempt failed."))
-        .example(example)
+        .example(examples::claim())
 }
 
 fn error() -> SchemaSpec {
-    let class = format!("What kind of failure, as the worker's language names it. At most {LABEL_BYTES_MAX} bytes.");
-    let message = format!("What it says; cut off behind {FAILURE_MESSAGE_BYTES_MAX} bytes.");
-    object("Why work failed.")
+    let class =
+        format!("The class of the failure, such as the name of the exception. At most {LABEL_BYTES_MAX} bytes.");
+    let message = format!("The message; cut off after {FAILURE_MESSAGE_BYTES_MAX} bytes.");
+    object("The cause of a failure.")
         .required("class", any_text(&class).not_empty().max_length(LABEL_BYTES_MAX).example("TimeoutError"))
-        .required("message", any_text(&message).example(at_pointer(&examples::error(), "/message")))
+        .required("message", any_text(&message))
         .closed()
         .example(examples::error())
 }
 
 fn heartbeat() -> SchemaSpec {
-    object("Who is still at it.").required("token", token()).closed().example(json!({"token": 20_072}))
+    object("The holder of a claim.").required("token", token()).closed().example(json!({"token": 20_072}))
 }
 
 fn completion(shape: SchemaSpec) -> SchemaSpec {
-    let events = "Events the work has produced: stored with the completion, or neither is. They get the claimed event's \
-        id as `causationId` where they have none.";
+    let events = "Events that the work has produced. They are stored together with the completion, or not at all. \
+        Without a `causationId` they get the id of the claimed event.";
     let produced = list(schema_ref("EventInput"), events).items(0, BATCH_EVENTS_MAX).example(json!([new_event()]));
-    let offset = "How far the group named like the handler has come in the event's topic; never backwards, and never over \
-        an event that the handler has begun and neither finished nor given up.";
+    let offset = "The offset to commit for the group with the handler's name in the event's topic. It never moves back, \
+        and never past an event that the handler has claimed but neither finished nor given up.";
     shape
         .required("token", token())
         .optional("events", produced)
@@ -215,45 +219,47 @@ fn completed_claim() -> Value {
 }
 
 fn claim_completion() -> SchemaSpec {
-    completion(object("That one of several claims is done.").required("id", any_text("The claim.").example(CLAIM_ID)))
-        .example(completed_claim())
+    completion(
+        object("The completion of one of several claims.").required("id", any_text("The claim.").example(CLAIM_ID)),
+    )
+    .example(completed_claim())
 }
 
 fn failure() -> SchemaSpec {
-    object("That work failed.")
+    object("The failure of an attempt.")
         .required("token", token())
         .required("error", schema_ref("ClaimError"))
         .optional_nullable(
             "retryable",
-            boolean("Whether another attempt makes sense; false: a dead letter at once.").example(true),
+            boolean("Whether another attempt may succeed. `false`: the event becomes a dead letter at once.")
+                .example(true),
         )
         .closed()
         .example(json!({"token": 20_072, "error": examples::error(), "retryable": true}))
 }
 
 fn attempt() -> SchemaSpec {
-    let example = examples::attempt();
-    object("One try that failed.")
-        .required("number", number(0..=NUMBER_MAX, "Which one, from 1.").example(1))
+    object("A failed attempt.")
+        .required("number", number(0..=NUMBER_MAX, "The number of the attempt, from 1.").example(1))
         .required("token", token())
         .required("owner", owner())
-        .required("startedAt", time("When it began.").example(at_pointer(&example, "/startedAt")))
-        .required("failedAt", time("When it was known to have failed.").example(at_pointer(&example, "/failedAt")))
+        .required("startedAt", time("When it started."))
+        .required("failedAt", time("When the failure was reported, or the lease expired."))
         .required("error", schema_ref("ClaimError"))
-        .example(example)
+        .example(examples::attempt())
 }
 
 fn max_attempts() -> SchemaSpec {
     let most = u64::from(ATTEMPTS_MAX);
-    number(1..=most, "After this many failed attempts an event is a dead letter.").example(5)
+    number(1..=most, "After this many failed attempts an event becomes a dead letter.").example(5)
 }
 
 fn backoff() -> SchemaSpec {
-    duration("The wait after a first failure; it doubles with every further one, up to an hour.").example("PT1S")
+    duration("The back-off after the first failure. It doubles with every further one, up to an hour.").example("PT1S")
 }
 
 fn new_handler() -> SchemaSpec {
-    object("How a handler's work is to be tried; what is absent is the broker's default.")
+    object("The policy of a handler. Absent members have the broker's defaults.")
         .optional_nullable("lease", lease())
         .optional_nullable("maxAttempts", max_attempts())
         .optional_nullable("backoff", backoff())
@@ -263,43 +269,41 @@ fn new_handler() -> SchemaSpec {
 }
 
 fn handler() -> SchemaSpec {
-    let example = examples::handler();
-    let oldest = "When the oldest of the failed and the given up first failed.";
-    object("A handler: what holds for it, and how it stands.")
+    let oldest = "The first failure of the oldest event that failed and is not finished.";
+    object("A handler: its policy and its progress.")
         .required("name", handler_name("Its name."))
         .required("lease", lease())
         .required("maxAttempts", max_attempts())
         .required("backoff", backoff())
         .required("order", order())
-        .required("inFlight", count("Events somebody is at.", 3))
-        .required("failed", count("Events that failed, or whose worker fell silent, and wait to be claimed again.", 1))
-        .required("deadLetters", count("Events given up.", 2))
-        .optional("oldestFailure", time(oldest).example(at_pointer(&example, "/oldestFailure")))
+        .required("inFlight", count("Events in flight.", 3))
+        .required("failed", count("Events that failed, or whose lease expired, and wait to be claimed again.", 1))
+        .required("deadLetters", count("Open dead letters.", 2))
+        .optional("oldestFailure", time(oldest))
         .required("lag", count(LAG, 45))
-        .required("stale", count("Events answered `stale` since the broker was started, each once.", 0))
-        .required(
-            "topics",
-            list(schema_ref("HandlerTopic"), "Those it has claimed events of.")
-                .example(at_pointer(&example, "/topics")),
-        )
-        .example(example)
+        .required("stale", count("Events skipped as `stale` since the broker was started, each counted once.", 0))
+        .required("topics", list(schema_ref("HandlerTopic"), "The topics of which it has claimed events."))
+        .example(examples::handler())
 }
 
 fn handler_topic() -> SchemaSpec {
-    let finished = "The highest sequence it has finished, or the offset of the group named like it if that is higher.";
-    object("How a handler stands in one topic.")
+    let finished = "The highest sequence that it has finished, or the offset of the group with its name if that is \
+        higher.";
+    object("A handler's progress in one topic.")
         .required("topic", topic_id("The topic."))
         .required("finished", count(finished, 12_300))
-        .required("lag", count("Events it still has to do there.", 45))
-        .required("inFlight", count("Events somebody is at.", 3))
+        .required("lag", count("The number of events of the topic that it has not done yet.", 45))
+        .required("inFlight", count("Events in flight.", 3))
         .required("failed", count("Events that wait to be claimed again.", 1))
-        .required("deadLetters", count("Events given up.", 2))
+        .required("deadLetters", count("Open dead letters.", 2))
         .example(examples::handler_topic())
 }
 
 /// Text for people, of a length.
 pub(super) fn reason(bytes_max: usize) -> SchemaSpec {
-    text(&format!("Why. At most {bytes_max} bytes as UTF-8.")).max_length(bytes_max).example("the provider is back")
+    text(&format!("The reason. At most {bytes_max} bytes as UTF-8."))
+        .max_length(bytes_max)
+        .example("the provider is back")
 }
 
 /// A schema by its name, or null, with an example.

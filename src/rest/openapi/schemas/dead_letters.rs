@@ -27,64 +27,60 @@ pub(super) fn all() -> Vec<(&'static str, SchemaSpec)> {
     ]
 }
 
-/// Whose work was given up.
+/// The source of a dead letter.
 pub(in crate::rest::openapi) fn source() -> SchemaSpec {
-    enumeration(&["handler", "subscription"], "Whose work it is.").example("handler")
+    enumeration(&["handler", "subscription"], "Whether a handler or a subscription gave up the event.")
+        .example("handler")
 }
 
 fn letter() -> SchemaSpec {
-    let example = examples::letter();
-    let tries = "Every try, the last ones where there were very many.";
-    object("Work given up.")
-        .required("id", uuid("Made by the broker.").example(LETTER_ID))
+    let tries = "The attempts; of very many, the last ones.";
+    object("A dead letter.")
+        .required("id", uuid("Assigned by the broker.").example(LETTER_ID))
         .required("source", source())
-        .required("name", handler_name("The handler, or the subscription."))
-        .required("service", handler_name("The same again."))
-        .required(
-            "status",
-            enumeration(&["open", "redriven", "discarded"], "Whether somebody has dealt with it.").example("open"),
-        )
+        .required("name", handler_name("The handler or the subscription."))
+        .required("service", handler_name("The same as `name`."))
+        .required("status", enumeration(&["open", "redriven", "discarded"], "Whether it was resolved.").example("open"))
         .required("exc_class", any_text("The class of the last failure.").example("TimeoutError"))
-        .required("exc_msg", any_text("What it said.").example(at_pointer(&example, "/exc_msg")))
+        .required("exc_msg", any_text("The message of the last failure."))
         .required("original_topic", topic_id("The event's topic."))
-        .required("sequence", number(1..=NUMBER_MAX, "The event's number there.").example(12_345))
+        .required("sequence", number(1..=NUMBER_MAX, "The event's sequence.").example(12_345))
         .required("event_id", uuid("The event.").example(EVENT_ID))
         .optional("correlation_id", any_text("The event's `correlationId`.").example("signup-7f3a"))
-        .required("attempts", list(schema_ref("Attempt"), tries).example(at_pointer(&example, "/attempts")))
-        .required("createdAt", time("When it was given up.").example(at_pointer(&example, "/createdAt")))
-        .optional("resolution", described_ref("Resolution", "Who dealt with it, when and why."))
-        .optional("event", described_ref("Event", "The event itself; absent once retention has removed it."))
-        .example(example)
+        .required("attempts", list(schema_ref("Attempt"), tries))
+        .required("createdAt", time("When it became a dead letter."))
+        .optional("resolution", described_ref("Resolution", "Who resolved it, when and why."))
+        .optional("event", described_ref("Event", "The event; absent after retention has removed it."))
+        .example(examples::letter())
 }
 
 fn resolution() -> SchemaSpec {
-    let new = "The event that was published in the place of the old one.";
-    object("How somebody dealt with a dead letter.")
-        .required("at", time("When.").example("2025-12-03T13:00:00.000Z"))
-        .required("by", any_text("Who: the caller's `Producer-Id`.").example("console"))
+    let new = "The corrected event.";
+    object("How a dead letter was resolved.")
+        .required("at", time("When it was resolved.").example("2025-12-03T13:00:00.000Z"))
+        .required("by", any_text("The caller's `Producer-Id`.").example("console"))
         .optional("reason", reason(REASON_BYTES_MAX))
         .optional("newEventId", uuid(new).example("78d4c214-f688-43d7-9b1c-164ea146cda0"))
         .example(examples::resolution())
 }
 
 fn summary() -> SchemaSpec {
-    let items = list(schema_ref("LetterCount"), "By source, name and topic.");
-    object("How many dead letters are open, and whose they are.")
-        .required("count", number(0..=NUMBER_MAX, "All of them.").example(2))
+    let items = list(schema_ref("LetterCount"), "One row per source, name and topic.");
+    object("The number of open dead letters, by source, name and topic.")
+        .required("count", number(0..=NUMBER_MAX, "The total.").example(2))
         .required("items", items.example(json!([examples::letter_count()])))
         .example(examples::letter_summary())
 }
 
 fn count() -> SchemaSpec {
-    let example = examples::letter_count();
-    object("How many dead letters one handler or subscription has in one topic.")
+    object("The number of open dead letters of one handler or subscription in one topic.")
         .required("source", source())
-        .required("name", handler_name("The handler, or the subscription."))
+        .required("name", handler_name("The handler or the subscription."))
         .required("original_topic", topic_id("The topic."))
-        .required("count", number(1..=NUMBER_MAX, "How many.").example(2))
-        .required("oldest", time("When the oldest was given up.").example(at_pointer(&example, "/oldest")))
-        .required("newest", time("When the newest was given up.").example(at_pointer(&example, "/newest")))
-        .example(example)
+        .required("count", number(1..=NUMBER_MAX, "The number.").example(2))
+        .required("oldest", time("When the oldest became a dead letter."))
+        .required("newest", time("When the newest became a dead letter."))
+        .example(examples::letter_count())
 }
 
 fn dry_run(description: &str) -> SchemaSpec {
@@ -93,27 +89,27 @@ fn dry_run(description: &str) -> SchemaSpec {
 
 fn redrive() -> SchemaSpec {
     let example = examples::redrive();
-    let changes = "What is to be different: then a new event takes the place of the old one.";
-    object("The order to try again.")
+    let changes = "Changes of the event. With them, a corrected event is appended and replaces the original for this \
+        handler or subscription.";
+    object("A redrive.")
         .optional("override", optional("RedriveOverride", changes, at_pointer(&example, "/override")))
         .optional_nullable("reason", reason(REASON_BYTES_MAX))
-        .optional("dryRun", dry_run("Only look whether it could be done."))
+        .optional("dryRun", dry_run("Only check whether it is possible."))
         .closed()
         .example(example)
 }
 
 fn changes() -> SchemaSpec {
-    let example = at_pointer(&examples::redrive(), "/override");
-    let data = "The new event's payload, held against its type's schema; the old one's when absent.";
-    object("What is to be different.")
-        .optional_nullable("data", object(data).open().example(at_pointer(&example, "/data")))
-        .optional("newEventId", boolean("A new event even where the payload stays.").example(false))
+    let data = "The payload of the new event, validated against its type's schema. Default: the original payload.";
+    object("The changes.")
+        .optional_nullable("data", object(data).open())
+        .optional("newEventId", boolean("Whether to append a new event even with the same payload.").example(false))
         .closed()
-        .example(example)
+        .example(at_pointer(&examples::redrive(), "/override"))
 }
 
 fn discard() -> SchemaSpec {
-    object("That work need not be done.")
+    object("A discard: the work need not be done.")
         .required("reason", reason(REASON_BYTES_MAX).not_empty())
         .closed()
         .example(json!({"reason": "the tenant is gone"}))
@@ -122,32 +118,32 @@ fn discard() -> SchemaSpec {
 fn which(description: &str) -> SchemaSpec {
     object(description)
         .optional_nullable("source", source())
-        .optional_nullable("name", any_text("Of this handler or subscription.").example("billing"))
-        .optional_nullable("topic", topic_id("Of this topic's events."))
-        .optional("dryRun", dry_run("Only count."))
+        .optional_nullable("name", any_text("Only of this handler or subscription.").example("billing"))
+        .optional_nullable("topic", topic_id("Only of events of this topic."))
+        .optional("dryRun", dry_run("Only count them."))
         .closed()
         .example(examples::letter_order())
 }
 
 fn order() -> SchemaSpec {
-    which("Which dead letters are meant, and why; what is absent does not narrow.")
+    which("The dead letters to redrive, and the reason. Absent members match all.")
         .optional_nullable("reason", reason(REASON_BYTES_MAX))
 }
 
 fn discard_order() -> SchemaSpec {
-    which("Which dead letters are let be, and why; what is absent does not narrow.")
+    which("The dead letters to discard, and the reason. Absent members match all.")
         .required("reason", reason(REASON_BYTES_MAX).not_empty())
 }
 
 fn dealt_with() -> SchemaSpec {
-    object("How many dead letters were dealt with, or would be.")
-        .required("count", number(0..=NUMBER_MAX, "How many.").example(2))
+    object("The number of dead letters that were resolved, or would be.")
+        .required("count", number(0..=NUMBER_MAX, "The number.").example(2))
         .optional(
             "skipped",
             number(
                 1..=NUMBER_MAX,
-                "How many more are meant that cannot be redriven and stay open: their events are not stored any more or are \
-                damaged, or their subscription was deleted.",
+                "The number of matching dead letters that cannot be redriven and stay open: their events are no longer \
+                    stored or are damaged, or their subscription was deleted.",
             )
             .example(1),
         )

@@ -22,45 +22,52 @@ pub(super) fn all() -> Vec<(&'static str, SchemaSpec)> {
 
 fn allowed_subject_types() -> SchemaSpec {
     let one = subject_type_id("A subject type.").example("gts.vendor.tenants.tenant.v1~");
-    list(one, "What its events may speak of; empty: anything.")
+    list(one, "The subject types that its events may have; empty: all.")
         .items(0, SUBJECT_TYPES_MAX)
         .example(json!(["gts.vendor.tenants.tenant.v1~"]))
 }
 
 fn subject_ref_template() -> SchemaSpec {
-    let description = format!("How a subject is written as a link. At most {SUBJECT_BYTES_MAX} bytes as UTF-8.");
+    let description = format!("A template for links to a subject. At most {SUBJECT_BYTES_MAX} bytes as UTF-8.");
     any_text(&description).max_length(SUBJECT_BYTES_MAX).example("/tenants/{tenantId}")
 }
 
 fn data_schema() -> SchemaSpec {
     let description = format!(
-        "JSON Schema (draft-07 or 2020-12) of the payload, an object or a boolean: version 1.0 of the type; absent, and no `versions`: any object. \
-        A schema whose root declares a property `data` describes `subject`, `subjectType` and `data`, any other `data` \
-        alone. At most {SCHEMA_BYTES_MAX} bytes."
+        "The JSON Schema (draft-07 or 2020-12) of the payload, an object or a boolean. It becomes version 1.0 of the \
+            type. Without it and without `versions`, any object is accepted. A schema whose root declares a property \
+            `data` describes `subject`, `subjectType` and `data`; any other describes `data` alone. At most \
+            {SCHEMA_BYTES_MAX} bytes."
     );
     any_value(&description).example(examples::data_schema())
 }
 
 fn schema_target() -> SchemaSpec {
-    enumeration(&["event", "data"], "What the schema describes; absent: told by its shape.").example("event")
+    enumeration(&["event", "data"], "What the schema describes. Default: derived from its properties.").example("event")
 }
 
 fn subject_optional() -> SchemaSpec {
-    boolean("Whether its events may have no subject.").example(false)
+    boolean("Whether its events may omit the subject.").example(false)
 }
 
 fn tombstone() -> SchemaSpec {
-    let description = "Whether its events end what they speak of: where `cleanup` is `compact` the aggregate goes with them \
-        once the topic's retention is over.";
+    let description = "Whether its events end their aggregates: with `cleanup: compact`, the whole aggregate is removed \
+        after the topic's retention.";
     boolean(description).example(false)
 }
 
 fn new_event_type() -> SchemaSpec {
-    let versions =
-        "Instead of `dataSchema`: versions that are CURRENT at once, or DEPRECATED where there is a higher minor.";
-    object("An event type as one asks for it.")
-        .required("id", id("Its name."))
-        .optional_nullable("topic", topic_id("The topic its events go to; absent: the configuration's routes decide."))
+    let versions = "An alternative to `dataSchema`: versions that become CURRENT at once, or DEPRECATED if there is a higher minor \
+            version.";
+    object("The definition of an event type.")
+        .required("id", id("The name of the event type."))
+        .optional_nullable(
+            "topic",
+            topic_id(
+                "The topic of its events. Default: determined by the routes of the \
+            configuration.",
+            ),
+        )
         .optional_nullable("description", description_text().example("Event emitted when a new tenant is created"))
         .optional("allowedSubjectTypes", allowed_subject_types())
         .optional_nullable("subjectRefTemplate", subject_ref_template())
@@ -78,10 +85,14 @@ fn new_event_type() -> SchemaSpec {
 }
 
 fn event_type() -> SchemaSpec {
-    let versions = list(schema_ref("Version"), "Its schema versions, lowest first; none: any object.");
+    let versions = list(
+        schema_ref("Version"),
+        "Its schema versions, lowest first. Without any, every object is \
+        accepted.",
+    );
     object("A registered event type.")
-        .required("id", id("Its name."))
-        .optional("topic", topic_id("The topic its events go to."))
+        .required("id", id("The name of the event type."))
+        .optional("topic", topic_id("The topic of its events."))
         .optional("description", description_text().example("Event emitted when a new tenant is created"))
         .optional("allowedSubjectTypes", allowed_subject_types())
         .optional("subjectRefTemplate", subject_ref_template())
@@ -90,7 +101,7 @@ fn event_type() -> SchemaSpec {
         .optional("schemaTarget", schema_target())
         .optional("subjectOptional", subject_optional())
         .optional("tombstone", tombstone())
-        .optional("archived", boolean("Whether it accepts no more events.").example(true))
+        .optional("archived", boolean("Whether it is archived and accepts no more events.").example(true))
         .required("createdAt", time("When it was registered.").example(REGISTERED_AT))
         .example(examples::event_type())
 }
@@ -103,8 +114,8 @@ fn schema_type() -> SchemaSpec {
 
 fn schema() -> SchemaSpec {
     let description = format!(
-        "The schema: for `JSON_SCHEMA` an object or a boolean (or its JSON as text), else its text. At most \
-        {SCHEMA_BYTES_MAX} bytes."
+        "The schema: with `JSON_SCHEMA` an object or a boolean (or its JSON as a string), otherwise its text. At most \
+            {SCHEMA_BYTES_MAX} bytes."
     );
     any_value(&description).example(examples::data_schema())
 }
@@ -116,11 +127,11 @@ fn label(description: &str) -> SchemaSpec {
 }
 
 fn mime_type() -> SchemaSpec {
-    label("The media type of what the schema describes, for people and programs that ask.").example("application/json")
+    label("The media type of the payload, for information.").example("application/json")
 }
 
 fn message() -> SchemaSpec {
-    label("For `PROTO`: the message that `data` is; absent: the one that no other message uses, or the last.")
+    label("With `PROTO`: the message of `data`. Default: the message that no other message uses, or the last one.")
         .example("TenantCreated")
 }
 
@@ -129,8 +140,8 @@ fn schema_text() -> SchemaSpec {
 }
 
 fn new_version() -> SchemaSpec {
-    object("A schema version as one asks for it.")
-        .required("version", version_number("Which version.").example("1.1"))
+    object("The definition of a schema version.")
+        .required("version", version_number("The version.").example("1.1"))
         .required("schemaType", schema_type())
         .required("schema", schema())
         .optional_nullable("mimeType", mime_type())
@@ -145,10 +156,10 @@ fn new_version() -> SchemaSpec {
 }
 
 fn version() -> SchemaSpec {
-    let status = "FINALISING may still be replaced; CURRENT is what events are published under, at most one per major; \
-        DEPRECATED is still accepted.";
+    let status = "FINALISING: it can still be replaced. CURRENT: events use it by default; at most one per major \
+        version. DEPRECATED: it is still accepted.";
     object("A registered schema version.")
-        .required("version", version_number("Which version.").example("1.1"))
+        .required("version", version_number("The version.").example("1.1"))
         .required("schemaType", schema_type())
         .required("schema", schema())
         .optional("mimeType", mime_type())

@@ -1,4 +1,4 @@
-//! Events on their way in and out.
+//! Events, as they are published and as they are read.
 
 use super::NUMBER_MAX;
 use super::ids::{id, subject_type_id, topic_id, version};
@@ -29,54 +29,64 @@ pub(super) fn all(bounds: &DocumentLimits) -> Vec<(&'static str, SchemaSpec)> {
     ]
 }
 
-const MADE: &str = "Its id; the broker makes one (version 4) when it is absent.";
-const AS_EXPECTED: &str = "The aggregate's last `aggregateSequence` as the caller knows it; 0: it must be new.";
-const DEDUPLICATION: &str = "Takes the place of the whole idempotency key, within topic and tenant; not in topics with \
+const MADE: &str = "The id. Default: the broker generates one (UUID version 4).";
+const AS_EXPECTED: &str = "The aggregate's last `aggregateSequence` that the caller knows. The event is refused if there \
+    is a later one. 0: the aggregate must be new.";
+const DEDUPLICATION: &str = "Replaces the whole idempotency key, within topic and tenant. Not used in topics with \
     `deduplicateBy: id`.";
-const CLOUD_EVENT_ID: &str = "The `id` of the CloudEvent it came as, where that is not a UUID in its usual spelling. `id` is \
-    then the UUID, version 5, of `source`, a NUL byte and this.";
-const DATA_CONTENT_TYPE: &str = "The media type of `data`, where it came as a CloudEvent with another `datacontenttype` than \
+const CLOUD_EVENT_ID: &str = "The `id` of the original CloudEvent, if that is not a UUID in its usual spelling. `id` is \
+    then the UUID (version 5) of `source`, a NUL byte and this.";
+const DATA_CONTENT_TYPE: &str = "The media type of `data`, if the original CloudEvent had another `datacontenttype` than \
     `application/json`.";
 
 fn new_event() -> SchemaSpec {
     let label = |example: &str, description: &str| text_up_to(LABEL_BYTES_MAX, description).example(example);
-    object("An event as a producer submits it.")
+    object("An event, as a producer publishes it.")
         .optional_nullable("id", uuid(MADE).example(EVENT_ID))
         .required("type", id("A registered event type."))
         .optional_nullable(
             "topic",
-            topic_id("Where it goes. Optional, because the type says it; a different one is refused."),
+            topic_id("The topic. Optional, because the type determines it; a different topic is refused."),
         )
         .optional_nullable(
             "occurredAt",
-            time("When it happened; the time of arrival when absent.").example(OCCURRED_AT),
+            time("When the event happened. Default: the time of arrival.").example(OCCURRED_AT),
         )
         .required(
             "source",
-            text_up_to(SUBJECT_BYTES_MAX, "Which program speaks.").not_empty().example("example-service"),
+            text_up_to(SUBJECT_BYTES_MAX, "The program that publishes.").not_empty().example("example-service"),
         )
-        .optional_nullable("subject", subject("What it speaks of; required unless the type allows none."))
+        .optional_nullable(
+            "subject",
+            subject(
+                "What the event is about. Required unless the type allows events without a \
+            subject.",
+            ),
+        )
         .optional_nullable(
             "subjectType",
-            subject_type_id("What kind of thing that is; the type may allow some kinds only."),
+            subject_type_id("The type of the subject. The event type may allow only some."),
         )
         .optional_nullable(
             "tenant",
-            uuid("Whose event it is; required unless the server is told otherwise.").example(TENANT),
+            uuid("The tenant. Required unless `tenant.required` is `false` in the configuration.").example(TENANT),
         )
-        .optional_nullable("dataVersion", version("The version of the type's schema; the CURRENT one when absent."))
+        .optional_nullable("dataVersion", version("The schema version. Default: the CURRENT one."))
         .optional_nullable(
             "sequence",
-            number(1..=NUMBER_MAX, "The event must become exactly this sequence.").example(12_345),
+            number(1..=NUMBER_MAX, "The sequence that the event must get; otherwise it is refused.").example(12_345),
         )
         .optional_nullable("expectedAggregateSequence", number(0..=u64::MAX, AS_EXPECTED).example(0))
         .optional_nullable("traceParent", label(TRACE_PARENT, "W3C trace context."))
-        .optional_nullable("correlationId", label("signup-7f3a", "Groups what belongs to one business transaction."))
+        .optional_nullable("correlationId", label("signup-7f3a", "Groups the events of one business transaction."))
         .optional_nullable("causationId", label(EVENT_ID, "The event that caused this one."))
-        .optional_nullable("messageGroup", label("tenant-42", "Deliveries of one message group go in order."))
+        .optional_nullable(
+            "messageGroup",
+            label("tenant-42", "Webhook deliveries of one message group keep their order."),
+        )
         .optional_nullable("deduplicationId", label("import-2025-12-03-17", DEDUPLICATION))
-        .optional_nullable("requestId", label("req-81c2", "The request that led to this event."))
-        .optional("actor", nullable_ref("Actor", "Who did it.").example(user()))
+        .optional_nullable("requestId", label("req-81c2", "The request that caused the event."))
+        .optional("actor", nullable_ref("Actor", "Who caused the event.").example(user()))
         .optional("context", context())
         .optional("contextData", context_data())
         .required("data", data())
@@ -92,45 +102,41 @@ fn event() -> SchemaSpec {
         .required("id", uuid("Its id.").example(EVENT_ID))
         .optional("cloudEventId", text(CLOUD_EVENT_ID).example("A234-1234-1234"))
         .optional("dataContentType", text(DATA_CONTENT_TYPE).example("application/vnd.acme+json"))
-        .required("type", id("Its type, spelt as the producer did."))
-        .required("topic", topic_id("The topic it was stored in."))
-        .required("sequence", own("Its number in the topic, without gaps.").example(12_345))
-        .optional("aggregateSequence", own("Its number in the aggregate; absent where it speaks of none.").example(1))
-        .required("position", own("Its number in the log.").example(20_071))
+        .required("type", id("The type, as the producer spelt it."))
+        .required("topic", topic_id("The topic."))
+        .required("sequence", own("The number in the topic, without gaps.").example(12_345))
+        .optional("aggregateSequence", own("The number in the aggregate; absent without a subject.").example(1))
+        .required("position", own("The number in the log.").example(20_071))
         .required("createdAt", time("When the broker stored it.").example(OCCURRED_AT))
-        .required("occurredAt", time("When it happened.").example(OCCURRED_AT))
-        .required("source", text("Which program spoke.").example("example-service"))
-        .optional("subject", text("What it speaks of.").example(SUBJECT))
-        .optional("subjectType", subject_type_id("What kind of thing that is."))
-        .optional("tenant", uuid("Whose event it is.").example(TENANT))
-        .optional("dataVersion", text("The version of the type's schema it was held against.").example("1.0"))
+        .required("occurredAt", time("When the event happened.").example(OCCURRED_AT))
+        .required("source", text("The program that published the event.").example("example-service"))
+        .optional("subject", text("What the event is about.").example(SUBJECT))
+        .optional("subjectType", subject_type_id("The type of the subject."))
+        .optional("tenant", uuid("The tenant.").example(TENANT))
+        .optional("dataVersion", text("The schema version against which it was validated.").example("1.0"))
         .optional("traceParent", label(TRACE_PARENT, "W3C trace context."))
-        .optional("correlationId", label("signup-7f3a", "Groups what belongs to one business transaction."))
+        .optional("correlationId", label("signup-7f3a", "Groups the events of one business transaction."))
         .optional("causationId", label(EVENT_ID, "The event that caused this one."))
-        .optional("messageGroup", label("tenant-42", "Deliveries of one message group go in order."))
-        .optional("deduplicationId", label("import-2025-12-03-17", "What deduplicated it."))
-        .optional("requestId", label("req-81c2", "The request that led to it."))
-        .optional("actor", described_ref("Actor", "Who did it."))
-        .optional(
-            "republishOf",
-            own("Where it was published again: the sequence at which it was first stored.").example(12_000),
-        )
+        .optional("messageGroup", label("tenant-42", "Webhook deliveries of one message group keep their order."))
+        .optional("deduplicationId", label("import-2025-12-03-17", "The deduplication id of the submission."))
+        .optional("requestId", label("req-81c2", "The request that caused the event."))
+        .optional("actor", described_ref("Actor", "Who caused the event."))
+        .optional("republishOf", own("Of a republished event: the sequence of the original.").example(12_000))
         .optional("context", context())
         .required("data", data())
         .example(examples::event())
 }
 
 fn polled_event() -> SchemaSpec {
-    let description = "Where the members of a group divide the events: the claim to this one. Finish it with `:done` or \
-        `:fail`.";
+    let description = "For members of a shared group: the claim of this event. Finish it with `:done` or `:fail`.";
     event().optional("claim", described_ref("Claim", description))
 }
 
 fn actor() -> SchemaSpec {
     let kinds = ["user", "service_principal", "system"];
     object("Who caused an event.")
-        .required("type", enumeration(&kinds, "What kind of actor.").example("user"))
-        .required("id", text_up_to(LABEL_BYTES_MAX, "Its id in its own system.").example("user-12345"))
+        .required("type", enumeration(&kinds, "The kind of actor.").example("user"))
+        .required("id", text_up_to(LABEL_BYTES_MAX, "The id of the actor in its own system.").example("user-12345"))
         .closed()
         .example(user())
 }
@@ -152,8 +158,8 @@ fn context() -> SchemaSpec {
 }
 
 fn context_data() -> SchemaSpec {
-    let description =
-        "The labels as a list; instead of `context`. No key twice. They are kept and served as `context`.";
+    let description = "The labels as a list, as an alternative to `context`. Every key occurs once. They are stored and returned as \
+            `context`.";
     list(schema_ref("ContextPair"), description)
         .items(0, CONTEXT_PAIRS_MAX)
         .example(json!([{"key": "appId", "value": "console"}]))
@@ -169,54 +175,54 @@ fn context_pair() -> SchemaSpec {
 
 fn data() -> SchemaSpec {
     let description = format!(
-        "The payload, kept as it was spelt and held against the type's schema. At most {DATA_DEPTH_MAX} levels deep; no \
-        member name twice, no NUL in any text."
+        "The payload. It is stored as it was sent, and validated against the type's schema. At most {DATA_DEPTH_MAX} \
+            levels deep, without duplicate members, and without NUL in any string."
     );
     object(&description).open().example(json!({"userId": "user-12345", "email": "user@example.com"}))
 }
 
 fn new_batch(bounds: &DocumentLimits) -> SchemaSpec {
-    let example = examples::new_batch();
     let events = list(
         schema_ref("EventInput"),
-        "The events. One that is refused gets its own result; the rest stands or falls \
-        with it as `atomic` says.",
+        "The events. A refused event has its own result; `atomic` determines whether the others are stored.",
     );
     object("Events to be published together.")
-        .required("events", events.items(1, bounds.batch_max).example(at_pointer(&example, "/events")))
+        .required("events", events.items(1, bounds.batch_max))
         .closed()
-        .example(example)
+        .example(examples::new_batch())
 }
 
 fn batch_outcome() -> SchemaSpec {
     let example = examples::batch_outcome();
     let count = |description: &str| number(0..=NUMBER_MAX, description);
-    let results = list(schema_ref("BatchResult"), "One result per event, in the order they were sent.");
+    let results = list(schema_ref("BatchResult"), "One result per event, in the order of the request.");
     let data = object("The results.")
         .required("results", results.example(at_pointer(&example, "/data/results")))
         .example(at_pointer(&example, "/data"));
-    let meta = object("How many there are of each.")
+    let meta = object("Counts of the results.")
         .required("total", count("Events in the batch.").example(2))
-        .required("succeeded", count("Stored now or before.").example(1))
+        .required("succeeded", count("Stored by this request or before.").example(1))
         .required("failed", count("Refused.").example(1))
         .example(at_pointer(&example, "/meta"));
-    object("What became of a batch.").required("data", data).required("meta", meta).example(example)
+    object("The results of a batch.").required("data", data).required("meta", meta).example(example)
 }
 
 fn batch_result() -> SchemaSpec {
-    let status = "What publishing it alone would have been answered with; 424 where a sibling was refused.";
-    object("What became of one event of a batch.")
-        .required("index", number(0..=NUMBER_MAX, "Its place in the batch, from 0.").example(0))
+    let status = "The status that publishing the event alone would have; 424 if another event of the atomic unit was \
+        refused.";
+    object("The result of one event of a batch.")
+        .required("index", number(0..=NUMBER_MAX, "Its index in the batch, from 0.").example(0))
         .required("status", number(200..=599, status).example(201))
         .optional(
             "payloadMismatch",
-            boolean("The first submission's `data` was another; the topic flags it.").example(true),
+            boolean("A duplicate whose `data` differs from the first submission's, in a topic that flags this.")
+                .example(true),
         )
         .optional(
             "deprecated",
             boolean("It was published under a DEPRECATED version of its type's schema.").example(true),
         )
-        .optional("event", described_ref("Event", "The stored event, where it was not refused."))
+        .optional("event", described_ref("Event", "The stored event, if it was not refused."))
         .optional("error", described_ref("Problem", "The refusal, without `instance` and `traceId`."))
         .example(at_pointer(&examples::batch_outcome(), "/data/results/0"))
 }
@@ -227,8 +233,8 @@ fn items(example: &Value) -> SchemaSpec {
 
 fn event_page() -> SchemaSpec {
     let example = examples::event_page();
-    let next = "How far the read came, matching or not: go on here. For a member of a shared group, how far the group has \
-        come.";
+    let next = "The offset to continue with: the last sequence that was read, whether it matched or not. For a member of \
+        a shared group: the group's offset.";
     let items = list(schema_ref("PolledEvent"), "The events, in order.").example(at_pointer(&example, "/items"));
     object("Events of one topic.")
         .required("items", items)
@@ -241,18 +247,18 @@ fn log_page() -> SchemaSpec {
     let example = examples::log_page();
     object("Events of all topics of the default log.")
         .required("items", items(&example))
-        .required("nextPosition", number(0..=NUMBER_MAX, "How far the read came: go on here.").example(20_071))
+        .required("nextPosition", number(0..=NUMBER_MAX, "The position to continue with.").example(20_071))
         .required("tail", number(0..=NUMBER_MAX, "The log's last position.").example(20_071))
         .example(example)
 }
 
 fn aggregate() -> SchemaSpec {
     object("An aggregate: its last sequence and its last event.")
-        .required("aggregateSequence", number(1..=NUMBER_MAX, "Its last number.").example(1))
-        .required("sequence", number(1..=NUMBER_MAX, "That event's number in the topic.").example(12_345))
+        .required("aggregateSequence", number(1..=NUMBER_MAX, "Its last sequence.").example(1))
+        .required("sequence", number(1..=NUMBER_MAX, "The sequence of that event in the topic.").example(12_345))
         .required(
             "lastEvent",
-            nullable_ref("Event", "That event; null once retention has removed it.").example(examples::event()),
+            nullable_ref("Event", "That event; null after retention has removed it.").example(examples::event()),
         )
         .example(examples::aggregate())
 }
@@ -261,10 +267,10 @@ fn aggregate_events() -> SchemaSpec {
     let example = examples::aggregate_events();
     object("Events of one aggregate.")
         .required("items", items(&example))
-        .required("nextAfter", number(0..=NUMBER_MAX, "How far the read came: go on here.").example(1))
+        .required("nextAfter", number(0..=NUMBER_MAX, "The `aggregateSequence` to continue with.").example(1))
         .required(
             "aggregateSequence",
-            number(0..=NUMBER_MAX, "The aggregate's last number; 0: there is none.").example(1),
+            number(0..=NUMBER_MAX, "The aggregate's last sequence; 0: it has no events.").example(1),
         )
         .example(example)
 }

@@ -1,7 +1,7 @@
 //! Texts with a grammar: identifiers and patterns, durations, versions.
 //!
-//! The patterns say what the parsers of the contract take, but for numbers of absurd length and the length of codes; a test
-//! compares the two. They do without looking ahead, which not every reader of patterns can do.
+//! The patterns accept what the parsers of the contract accept, except for very long numbers and the length of codes; a test
+//! compares both. They use no look-ahead, which some regular expression engines lack.
 
 use crate::rest::openapi::examples;
 use crate::rest::openapi::schema_spec::{SchemaSpec, patterned};
@@ -28,7 +28,7 @@ macro_rules! anonymous {
         "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
     };
 }
-/// What stands before the `*` of a pattern, behind the last `~`.
+/// The part of a pattern between the last `~` and the `*`.
 macro_rules! part {
     () => {
         concat!(
@@ -56,7 +56,7 @@ macro_rules! code_part {
         "[A-Za-z0-9_-]+"
     };
 }
-/// The first part of a code whose joint is a dot: anything but `gts`, in whatever letter case.
+/// The first part of a code with dots: anything but `gts`, in upper or lower case.
 macro_rules! code_start {
     () => {
         concat!(
@@ -111,7 +111,7 @@ macro_rules! days {
 pub(in crate::rest::openapi) const ID: &str = concat!("^(", gts_id!(), "|", code!(), ")$");
 /// The same, or `-`.
 const ID_OR_NONE: &str = concat!("^(", gts_id!(), "|", code!(), "|-)$");
-/// An identifier, or what stands for several.
+/// An identifier or a pattern.
 pub(in crate::rest::openapi) const PATTERN: &str =
     concat!("^(", gts_id!(), r"|gts\.(", segment!(), "~)*", part!(), r"\*|", code!(), "|", code_prefix!(), ")$");
 /// An ISO 8601 duration without months and years.
@@ -141,9 +141,9 @@ pub(in crate::rest::openapi) fn subject_type_id(description: &str) -> SchemaSpec
     id(description).example(examples::SUBJECT_TYPE)
 }
 
-/// The id of a subject type in a path, where `-` is the one of events that name none.
+/// The id of a subject type in a path, where `-` stands for events without one.
 pub(in crate::rest::openapi) fn subject_type_or_none(description: &str) -> SchemaSpec {
-    let description = format!("{description} {GRAMMAR} `-`: events that name no subject type.");
+    let description = format!("{description} {GRAMMAR} `-`: events without a subject type.");
     patterned(ID_OR_NONE, &description).max_length(limits::ID_BYTES_MAX).example(examples::SUBJECT_TYPE)
 }
 

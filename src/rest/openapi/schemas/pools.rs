@@ -1,4 +1,4 @@
-//! Pools as the document shows them.
+//! Pools.
 
 use super::list_page;
 use super::subscriptions::code;
@@ -17,17 +17,16 @@ pub(super) fn all() -> Vec<(&'static str, SchemaSpec)> {
 }
 
 fn concurrency() -> SchemaSpec {
-    number(1..=limits::POOL_CONCURRENCY_MAX.into(), "Most deliveries at a time.").example(20)
+    number(1..=limits::POOL_CONCURRENCY_MAX.into(), "Most concurrent deliveries.").example(20)
 }
 
 fn rate() -> SchemaSpec {
-    number(1..=limits::POOL_RATE_MAX.into(), "Most deliveries begun in a minute; absent: as many as it takes.")
-        .example(600)
+    number(1..=limits::POOL_RATE_MAX.into(), "Most deliveries started in a minute. Default: no limit.").example(600)
 }
 
 fn pool() -> SchemaSpec {
     object("Concurrency and rate that subscriptions share.")
-        .required("code", code("Its name.", POOL))
+        .required("code", code("The code of the pool.", POOL))
         .required("concurrency", concurrency())
         .optional_nullable("ratePerMinute", rate())
         .closed()
@@ -35,7 +34,7 @@ fn pool() -> SchemaSpec {
 }
 
 fn pool_change() -> SchemaSpec {
-    object("What is to be different about a pool.")
+    object("A change of a pool.")
         .optional("concurrency", concurrency())
         .optional_nullable("ratePerMinute", rate())
         .closed()

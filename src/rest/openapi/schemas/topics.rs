@@ -1,4 +1,4 @@
-//! Topics, and the segments they lie in.
+//! Topics, and the segments that store them.
 
 use super::ids::{duration, topic_id};
 use super::{NUMBER_MAX, description_text};
@@ -30,41 +30,45 @@ pub(super) fn all() -> Vec<(&'static str, SchemaSpec)> {
 }
 
 fn retention() -> SchemaSpec {
-    duration("How long events are kept; absent: for ever, or as the server is told.").example("P30D")
+    duration("How long events are kept. Default: `storage.retention_days` of the configuration; without it, for ever.")
+        .example("P30D")
 }
 
 fn idempotent_retention() -> SchemaSpec {
     let description = format!(
-        "How long idempotency keys are remembered: at most {IDEMPOTENT_DAYS_MAX} days, {IDEMPOTENT_HOURS_DEFAULT} hours \
-        when absent."
+        "How long idempotency keys are remembered: at most {IDEMPOTENT_DAYS_MAX} days. Default: \
+            {IDEMPOTENT_HOURS_DEFAULT} hours."
     );
     duration(&description)
 }
 
 fn on_payload_mismatch() -> SchemaSpec {
-    let description = "What a repeated idempotency key with other `data` is: a duplicate like any other, one that the \
-        answer flags, or refused (409).";
+    let description = "How a repeated idempotency key with different `data` is treated: as a duplicate (`duplicate`, the \
+        default), as a duplicate that the response flags (`flag`), or as an error (`reject`, 409).";
     enumeration(&["duplicate", "flag", "reject"], description).example("duplicate")
 }
 
 fn deduplicate_by() -> SchemaSpec {
-    let description = "Which submissions are one. `submission` (default): those with the same `id`, topic, type, tenant, \
-        subject, `occurredAt` and `Producer-Id`, or with the same `deduplicationId`, topic and tenant. `id`: those with the \
-        same `id`, topic and tenant, whatever else they say. Fixed when the topic is registered.";
+    let description = "Which submissions are duplicates. `submission` (default): those with equal `id`, topic, type, \
+        tenant, subject, `occurredAt` and `Producer-Id`, or with equal `deduplicationId`, topic and tenant. `id`: those \
+        with equal `id`, topic and tenant. Fixed when the topic is registered.";
     enumeration(&["submission", "id"], description).example("id")
 }
 
 fn normalisation() -> SchemaSpec {
-    let rule =
-        enumeration(&["trim", "caseFold", "nfc"], "White space at either end; upper and lower case; Unicode form C.");
-    let description = "Which differences between two subjects do not make them two aggregates; none when absent: their \
-        bytes are compared. An event keeps its own spelling. Said once, when the topic is registered.";
+    let rule = enumeration(
+        &["trim", "caseFold", "nfc"],
+        "`trim`: ignore white space at both ends. `caseFold`: ignore upper and \
+            lower case. `nfc`: compare in Unicode normalisation form C.",
+    );
+    let description = "Differences between two subjects that are ignored when events are assigned to aggregates. \
+        Default: none, the bytes are compared. The event keeps its spelling. Fixed when the topic is registered.";
     list(rule.example("trim"), description).items(0, 3).unique_items().example(json!(["trim", "caseFold"]))
 }
 
 fn cleanup() -> SchemaSpec {
-    let description = "What retention lets go. `delete`: events past their age. `compact`: those of them that are not the \
-        latest of their aggregates.";
+    let description = "What retention removes. `delete` (default): events that are older than `retention`. `compact`: of \
+        those, all but the latest event of each aggregate.";
     enumeration(&["delete", "compact"], description).example("compact")
 }
 
@@ -73,8 +77,8 @@ fn internal() -> SchemaSpec {
 }
 
 fn new_topic() -> SchemaSpec {
-    object("A topic as one asks for it.")
-        .required("id", topic_id("Its name.").example(USERS_TOPIC))
+    object("The definition of a topic.")
+        .required("id", topic_id("The name of the topic.").example(USERS_TOPIC))
         .optional_nullable("description", description_text())
         .required("streaming", described_ref("StreamingInput", "How it is stored."))
         .optional_nullable("retention", retention())
@@ -89,7 +93,7 @@ fn new_topic() -> SchemaSpec {
 }
 
 fn enabled() -> SchemaSpec {
-    boolean("In the default log.").allowed_values([Value::Bool(true)]).example(true)
+    boolean("`true`: the topic is stored in the default log.").allowed_values([Value::Bool(true)]).example(true)
 }
 
 fn options_example() -> Value {
@@ -97,19 +101,17 @@ fn options_example() -> Value {
 }
 
 fn streaming_type() -> SchemaSpec {
-    let description = "What keeps the log; the default log's own when absent. `database` only where the broker's default log is in a database (422 otherwise).";
+    let description = "The storage of the log. Default: the same as the default log's. `database` needs a default log in \
+        a database (otherwise 422).";
     enumeration(&["memory", "file", "database"], description).example("file")
 }
 
-const AT: &str = "Where a log of its own lies: inside the data folder, or in a folder the configuration lists.";
+const AT: &str = "The folder of the topic's own log: inside the data folder, or in a folder of `storage.locations`.";
 
 fn new_streaming() -> SchemaSpec {
-    let options = object("With options of its own.")
+    let options = object("Options for a log of its own.")
         .optional_nullable("type", streaming_type())
-        .optional_nullable(
-            "location",
-            text_up_to(LOCATION_BYTES_MAX, AT).example(at_pointer(&options_example(), "/location")),
-        )
+        .optional_nullable("location", text_up_to(LOCATION_BYTES_MAX, AT))
         .optional_nullable("retention", retention().example("P30D"))
         .closed()
         .example(options_example());
@@ -117,16 +119,16 @@ fn new_streaming() -> SchemaSpec {
 }
 
 fn streaming() -> SchemaSpec {
-    let options = object("With options of its own.")
+    let options = object("Options for a log of its own.")
         .optional("type", streaming_type())
-        .optional("location", any_text(AT).example(at_pointer(&options_example(), "/location")))
+        .optional("location", any_text(AT))
         .optional("retention", retention().example("P30D"))
         .example(options_example());
     any_of([enabled(), options], "How a topic is stored: `true`, or an object.").example(options_example())
 }
 
 fn topic_change() -> SchemaSpec {
-    object("What may change about a topic. Absent members, and those that are null, stay as they are.")
+    object("A change of a topic. Members that are absent or null are not changed.")
         .optional_nullable("description", description_text())
         .optional_nullable("retention", retention())
         .optional_nullable("idempotentRetention", idempotent_retention())
@@ -137,7 +139,7 @@ fn topic_change() -> SchemaSpec {
 
 fn topic() -> SchemaSpec {
     object("A registered topic.")
-        .required("id", topic_id("Its name.").example(USERS_TOPIC))
+        .required("id", topic_id("The name of the topic.").example(USERS_TOPIC))
         .optional("description", description_text())
         .required("streaming", described_ref("Streaming", "How it is stored."))
         .optional("retention", retention())
@@ -153,36 +155,40 @@ fn topic() -> SchemaSpec {
 
 fn topics() -> SchemaSpec {
     object("A page of topics.")
-        .required(
-            "topics",
-            list(schema_ref("Topic"), "The topics, in order of their ids.").example(json!([examples::topic()])),
-        )
+        .required("topics", list(schema_ref("Topic"), "The topics, sorted by id.").example(json!([examples::topic()])))
         .required("page_info", schema_ref("PageInfo"))
         .example(examples::topics())
 }
 
 fn republish() -> SchemaSpec {
-    let target = "For whom: everybody who reads the topic, one shared group, or those who are pushed to.";
-    let example = json!({"from": 1, "to": 100, "target": "topic", "dryRun": true});
-    object("Which events are published again, and for whom.")
+    let target = "The receivers: all readers of the topic, one shared group, or subscriptions.";
+    object("The events to publish again, and their receivers.")
         .required("from", number(1..=u64::MAX, "The first sequence.").example(1))
         .required("to", number(1..=u64::MAX, "The last sequence; not less than `from`.").example(100))
         .required("target", enumeration(&["topic", "group", "subscriptions"], target).example("topic"))
-        .optional_nullable("name", text("Which group, or which subscription (all of the topic's where it is absent); not beside the target `topic`.").not_empty().example("billing"))
-        .optional("dryRun", boolean("Only count them.").example(true))
+        .optional_nullable(
+            "name",
+            text(
+                "The name of the group, or of the subscription (default: all subscriptions of \
+            the topic). Not allowed with the target `topic`.",
+            )
+            .not_empty()
+            .example("billing"),
+        )
+        .optional("dryRun", boolean("Only count the events.").example(true))
         .closed()
         .with_rules([
             rule().with_word("target", &["topic"]).without("name"),
             rule().with_word("target", &["group"]).with("name"),
             rule().with_word("target", &["subscriptions"]),
         ])
-        .example(example)
+        .example(json!({"from": 1, "to": 100, "target": "topic", "dryRun": true}))
 }
 
 fn trim() -> SchemaSpec {
-    object("What is removed of a topic's beginning: `through` or `before`.")
-        .optional_nullable("through", number(0..=u64::MAX, "The last sequence to go.").example(12_000))
-        .optional_nullable("before", time("What was stored before this goes.").example(REGISTERED_AT))
+    object("The events to remove from the beginning of a topic: `through` or `before`.")
+        .optional_nullable("through", number(0..=u64::MAX, "The last sequence to remove.").example(12_000))
+        .optional_nullable("before", time("Events stored before this time are removed.").example(REGISTERED_AT))
         .optional("erase", boolean(ERASE).example(false))
         .closed()
         .with_rules([rule().with("through").without("before"), rule().with("before").without("through")])
@@ -196,55 +202,46 @@ fn compact() -> SchemaSpec {
         .example(json!({"erase": false}))
 }
 
-/// What `erase` means, for `:trim` and `:compact`.
-const ERASE: &str = "Whether the bytes of everything removed from the topic's log are erased from its files before the \
-    answer. Without it that is done within `maintenance.erase_within_secs`.";
+/// The description of `erase`, for `:trim` and `:compact`.
+const ERASE: &str = "Whether the bytes of all removed events of the topic's log are erased from its files before the \
+    response. Otherwise they are erased within `maintenance.erase_within_secs`.";
 
 fn counted() -> SchemaSpec {
-    object("How many it was.")
-        .required("count", number(0..=NUMBER_MAX, "That many.").example(100))
+    object("A number of events.")
+        .required("count", number(0..=NUMBER_MAX, "The number.").example(100))
         .example(json!({"count": 100}))
 }
 
 fn dry_run() -> SchemaSpec {
     let effects = json!(["1 subscription(s) (mail) would be deleted."]);
     let effect = any_text("One effect.").example("1 subscription(s) (mail) would be deleted.");
-    object("What would be done; nothing is done.")
-        .required("count", number(0..=NUMBER_MAX, "How many events would go.").example(120))
-        .required("effects", list(effect, "What else would happen, one sentence each.").example(effects.clone()))
+    object("What would be done. Nothing is changed.")
+        .required("count", number(0..=NUMBER_MAX, "How many events would be removed.").example(120))
+        .required("effects", list(effect, "The other effects, one sentence each.").example(effects.clone()))
         .example(json!({"count": 120, "effects": effects}))
 }
 
 fn segment() -> SchemaSpec {
-    let example = examples::segment();
-    let numbered = |name: &str, description: &str| {
-        number(1..=NUMBER_MAX, description).example(at_pointer(&example, &format!("/{name}")))
-    };
-    let timed = |name: &str, description: &str| time(description).example(at_pointer(&example, &format!("/{name}")));
-    object("A run of a topic's events in one file.")
-        .required("location", any_text("Where it lies.").example(at_pointer(&example, "/location")))
-        .required("startSequence", numbered("startSequence", "The topic's first sequence in it."))
-        .required("startTime", timed("startTime", "When that was stored."))
-        .required("endSequence", numbered("endSequence", "The topic's last sequence in it."))
-        .required("endTime", timed("endTime", "When that was stored."))
-        .required("amount", numbered("amount", "How many of the topic's events it holds."))
-        .required("createdAt", timed("createdAt", "When it was begun."))
-        .example(example.clone())
+    object("Consecutive events of a topic in one file.")
+        .required("location", any_text("The file."))
+        .required("startSequence", number(1..=NUMBER_MAX, "The first sequence of the topic in it."))
+        .required("startTime", time("When that event was stored."))
+        .required("endSequence", number(1..=NUMBER_MAX, "The last sequence of the topic in it."))
+        .required("endTime", time("When that event was stored."))
+        .required("amount", number(1..=NUMBER_MAX, "The number of events of the topic in it."))
+        .required("createdAt", time("When the segment was created."))
+        .example(examples::segment())
 }
 
 fn segments() -> SchemaSpec {
     let example = examples::segments();
-    let numbered = |name: &str, description: &str| {
-        number(1..=NUMBER_MAX, description).example(at_pointer(&example, &format!("/{name}")))
-    };
-    let timed = |name: &str, description: &str| time(description).example(at_pointer(&example, &format!("/{name}")));
     let rows = list(schema_ref("Segment"), "The segments of this page.").example(at_pointer(&example, "/segments"));
-    object("A topic's segments, and what they reach over; a topic without events has none.")
+    object("The segments of a topic, and the range that they cover. A topic without events has none.")
         .required("topic", topic_id("The topic.").example(USERS_TOPIC))
-        .required_nullable("start", numbered("start", "Its first sequence that is still there."))
-        .required_nullable("startTime", timed("startTime", "When that was stored."))
-        .required_nullable("end", numbered("end", "Its last sequence."))
-        .required_nullable("endTime", timed("endTime", "When that was stored."))
+        .required_nullable("start", number(1..=NUMBER_MAX, "The first sequence that is stored."))
+        .required_nullable("startTime", time("When that event was stored."))
+        .required_nullable("end", number(1..=NUMBER_MAX, "The last sequence."))
+        .required_nullable("endTime", time("When that event was stored."))
         .required("segments", rows)
         .required("page_info", schema_ref("PageInfo"))
         .example(example.clone())
