@@ -111,12 +111,12 @@ impl ConfigLayers {
             return self.refuse(&place, "", detail);
         };
         let origin = ValueSource::File { file: Arc::new(file.to_path_buf()), line: module.line };
-        self.note_strays(&document, &origin);
+        self.note_misplaced_keys(&document, &origin);
         self.walk("", module.line, &module.node, &origin);
     }
 
     /// Notes keys of the broker that are one level too high: probably meant for it, but maybe another module's.
-    fn note_strays(&mut self, document: &YamlNode, origin: &ValueSource) {
+    fn note_misplaced_keys(&mut self, document: &YamlNode, origin: &ValueSource) {
         let Some(modules) = document.member(MODULES) else { return };
         let YamlValue::Map(members) = &modules.node.value else { return };
         let ours = |name: &str| ConfigKey::named(name).is_some() || keys::is_section(name);
@@ -317,25 +317,25 @@ fn nearest_known(path: &str) -> Option<&'static str> {
 }
 
 /// The message of serde, reworded where it names Rust types.
-fn explain(said: &str) -> String {
+fn explain(message: &str) -> String {
     // An error of the contract contains its code, which means nothing to an operator.
-    let said = contract::Kind::of_text(said).map_or(said, |(_, detail)| detail);
-    let mut quoted = said.split('`').skip(1).step_by(2);
-    if said.starts_with("unknown field") {
+    let message = contract::Kind::of_text(message).map_or(message, |(_, detail)| detail);
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    if message.starts_with("unknown field") {
         let written = quoted.next().unwrap_or_default();
         let suggestion = nearest(written, quoted).unwrap_or_default();
         return format!("unknown member; did you mean `{suggestion}`?");
     }
-    if said.contains("an object of `type`, `location`") {
+    if message.contains("an object of `type`, `location`") {
         return "expected true, or a map of `type`, `location` and `retention`".to_owned();
     }
-    if said.contains("socket address") {
+    if message.contains("socket address") {
         return "expected an address and a port, such as 127.0.0.1:8087 or [::1]:8087; names are not looked up"
             .to_owned();
     }
-    match said.split_once(", expected struct ") {
+    match message.split_once(", expected struct ") {
         Some(_) => "expected a map of members, as in the API".to_owned(),
-        None => said.to_owned(),
+        None => message.to_owned(),
     }
 }
 

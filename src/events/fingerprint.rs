@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deduplication_id_stands_in_for_the_whole_key() {
+    fn a_deduplication_id_replaces_the_whole_key() {
         let with = |id: u128, subject: &str| {
             let mut event = event();
             event.deduplication_id = Some("once".to_owned());

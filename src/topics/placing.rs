@@ -218,7 +218,7 @@ impl Command for AdoptDefinitions {
             match decision.registry().topic(&topic.definition.id) {
                 Some(known) if known.topic == *topic => (),
                 Some(_) => drop(decision.add_entry(Entry::TopicChanged { topic: topic.clone() })?),
-                None => number(topic, *floor, decision)?,
+                None => assign_number(topic, *floor, decision)?,
             }
         }
         Ok(())
@@ -229,7 +229,7 @@ impl Command for AdoptDefinitions {
     }
 }
 
-fn number(topic: &Topic, floor: Sequence, decision: &mut Decision<'_>) -> Result<()> {
+fn assign_number(topic: &Topic, floor: Sequence, decision: &mut Decision<'_>) -> Result<()> {
     let number = decision.registry().next_topic_number();
     decision.add_due_entry(Entry::TopicRegistered { number, topic: topic.clone() })?;
     if floor > Sequence::ZERO {

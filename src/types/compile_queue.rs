@@ -110,7 +110,7 @@ mod tests {
     use futures_util::FutureExt;
 
     #[test]
-    fn events_go_before_registrations_and_nobody_waits_for_ever() {
+    fn events_go_before_registrations_and_none_waits_for_ever() {
         let large = CompileWork::FirstUse { bytes: 900 };
         let small = CompileWork::FirstUse { bytes: 1 };
         let order = |waiting: &[CompileWork]| {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_stops_waiting_loses_its_place_and_the_turn_goes_on() {
+    async fn a_caller_that_stops_waiting_passes_its_turn_on() {
         let queue = Arc::new(CompileQueue::default());
         let first = queue.turn(CompileWork::Registration).await.unwrap();
         let mut gone = Box::pin(queue.turn(CompileWork::Registration));

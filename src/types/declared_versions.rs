@@ -6,6 +6,7 @@
 use super::SchemaCompiler;
 use super::compile_queue::CompileWork;
 use super::schema::{self, SchemaSource};
+use crate::ledger::Registry;
 use contract::{
     Error, Kind, NewEventType, NewVersion, RegisteredVersion, Result, SchemaTarget, SchemaType, Timestamp,
     VersionStatus, Violation, limits,
@@ -105,6 +106,15 @@ pub(super) fn refuse_incompatible(mut incompatible: Vec<Violation>) -> Result<()
     incompatible.truncate(limits::VIOLATIONS_MAX);
     let detail = "This version would refuse events the version before it takes; see `errors`, or make it a new major.";
     Err(Error::new(Kind::Validation, detail).with_violations(incompatible))
+}
+
+/// Refuses more bytes of schemas than all event types may have together: the definitions are in RAM.
+pub(super) fn check_room_of_all(registry: &Registry, added_bytes: usize) -> Result<()> {
+    if registry.schema_bytes().saturating_add(added_bytes) > limits::EVENT_TYPES_BYTES_MAX {
+        let detail = "This broker has the largest permitted size of schemas; delete archived event types.";
+        return Err(Error::new(Kind::Overloaded, detail));
+    }
+    Ok(())
 }
 
 /// Refuses more versions, or more bytes of schemas, than an event type may have in total.

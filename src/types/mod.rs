@@ -213,6 +213,7 @@ impl Command for RegisterEventType {
         if registry.event_type_count() >= limits::EVENT_TYPES_MAX {
             return Err(Error::new(Kind::Overloaded, "This broker has the largest permitted number of event types."));
         }
+        declared_versions::check_room_of_all(registry, self.bytes)?;
         let created_at = Timestamp::from_millis(decision.now());
         let versions = declared_versions::registered(&self.declared, created_at);
         let event_type = EventType { definition: self.definition.clone(), created_at, versions, archived: false };

@@ -165,7 +165,7 @@ fn refuse_if_incompatible(known: &RegisteredType, definition: &NewVersion) -> Re
     )
 }
 
-fn unfit(detail: &'static str) -> Error {
+fn invalid_state(detail: &'static str) -> Error {
     Error::new(Kind::InvalidState, detail)
 }
 
@@ -173,7 +173,7 @@ fn unfit(detail: &'static str) -> Error {
 fn live_type(decision: &Decision<'_>, id: &EventTypeId) -> Result<Arc<RegisteredType>> {
     let known = decision.registry().event_type(id).cloned().ok_or_else(|| Error::not_found("event type"))?;
     if known.event_type.archived {
-        return Err(unfit("The event type is archived; it stays as it is."));
+        return Err(invalid_state("The event type is archived; it stays as it is."));
     }
     Ok(known)
 }
@@ -201,7 +201,7 @@ impl Command for AddVersion {
                 return Ok(Some(RegisterOutcome::Unchanged(version.clone())));
             }
             if version.status != VersionStatus::Finalising {
-                return Err(unfit("This version is finalised and never changes; add a higher one."));
+                return Err(invalid_state("This version is finalised and never changes; add a higher one."));
             }
         }
         if known.defined_at != self.seen {
@@ -214,6 +214,7 @@ impl Command for AddVersion {
         let others = known.event_type.versions.iter().map(|version| &version.definition);
         let others = others.filter(|other| other.version != self.definition.version);
         declared_versions::check_room(others.chain([&self.definition]))?;
+        declared_versions::check_room_of_all(decision.registry(), self.bytes)?;
         let version = RegisteredVersion {
             definition: self.definition.clone(),
             status: VersionStatus::Finalising,
@@ -245,10 +246,10 @@ impl Command for FinaliseVersion {
         let known = live_type(decision, &self.id)?;
         let draft = known.version(self.version).ok_or_else(|| Error::not_found("schema version"))?;
         if draft.status != VersionStatus::Finalising {
-            return Err(unfit("This version is finalised already."));
+            return Err(invalid_state("This version is finalised already."));
         }
         if !is_above(&known, self.version) {
-            return Err(unfit("A higher minor of this major version is finalised already; add one above it."));
+            return Err(invalid_state("A higher minor of this major version is finalised already; add one above it."));
         }
         if known.defined_at != self.seen {
             return Ok(None);
@@ -284,8 +285,8 @@ impl Command for DeprecateVersion {
         let known = live_type(decision, &self.id)?;
         let version = known.version(self.version).ok_or_else(|| Error::not_found("schema version"))?;
         match version.status {
-            VersionStatus::Finalising => return Err(unfit("This version is still being finalised.")),
-            VersionStatus::Deprecated => return Err(unfit("This version is deprecated already.")),
+            VersionStatus::Finalising => return Err(invalid_state("This version is still being finalised.")),
+            VersionStatus::Deprecated => return Err(invalid_state("This version is deprecated already.")),
             VersionStatus::Current => (),
         }
         let version = deprecated(version, Timestamp::from_millis(decision.now()));

@@ -90,6 +90,8 @@ pub struct RegisteredType {
     pub defined_at: Position,
     /// Its tag in the headers of records.
     pub tag: u64,
+    /// The size of its schemas, in bytes.
+    schema_bytes: usize,
     /// The position of the entry with each version's schema; with the tag it identifies a compiled schema.
     schemas_at: BTreeMap<SchemaVersion, Position>,
 }
@@ -405,7 +407,8 @@ impl Registry {
         }
         event_type.versions.sort_by_key(|version| version.definition.version);
         let schemas_at = event_type.versions.iter().map(|known| (known.definition.version, defined_at)).collect();
-        self.types.insert(id, Arc::new(RegisteredType { event_type, defined_at, tag, schemas_at }));
+        let schema_bytes = event_type.schema_bytes();
+        self.types.insert(id, Arc::new(RegisteredType { event_type, defined_at, tag, schema_bytes, schemas_at }));
     }
 
     fn change_type(&mut self, id: &EventTypeId, defined_at: Position, change: impl FnOnce(&mut RegisteredType)) {
@@ -413,7 +416,13 @@ impl Registry {
             let known = Arc::make_mut(known);
             known.defined_at = defined_at;
             change(known);
+            known.schema_bytes = known.event_type.schema_bytes();
         }
+    }
+
+    /// The size of the schemas of all event types, in bytes.
+    pub(crate) fn schema_bytes(&self) -> usize {
+        self.types.values().map(|known| known.schema_bytes).sum()
     }
 }
 

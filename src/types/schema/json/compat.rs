@@ -57,7 +57,7 @@ fn compare(at: &str, old: &Value, new: &Value, target: Option<SchemaTarget>, is_
         steps: 0,
         found: Vec::new(),
     };
-    walk.held(&[old], new, "", 0);
+    walk.compare_schemas(&[old], new, "", 0);
     if walk.steps > STEPS_MAX {
         walk.found = vec![changed(at, "is too complex to be compared with the version before it")];
     }
@@ -93,7 +93,7 @@ struct JsonComparison<'s> {
 
 impl<'s> JsonComparison<'s> {
     /// Reports what `new`, at `place`, limits beyond the schemas `olds`, all of which apply.
-    fn held(&mut self, olds: &[&'s Value], new: &'s Value, place: &str, depth: usize) {
+    fn compare_schemas(&mut self, olds: &[&'s Value], new: &'s Value, place: &str, depth: usize) {
         // No event is deeper, so nothing can be incompatible there.
         if depth > limits::DATA_DEPTH_MAX + 2 || self.found.len() >= limits::VIOLATIONS_MAX {
             return;
@@ -141,7 +141,7 @@ impl<'s> JsonComparison<'s> {
                 }
                 "items" if kinds & ARRAY != 0 && is_plain_list(new) => {
                     let lists = olds.iter().filter(|old| is_plain_list(old)).filter_map(|old| old.get("items"));
-                    self.held(&lists.collect::<Vec<_>>(), value, &here, depth + 1);
+                    self.compare_schemas(&lists.collect::<Vec<_>>(), value, &here, depth + 1);
                 }
                 other => self.other(olds, new, other, &here),
             }
@@ -210,7 +210,7 @@ impl<'s> JsonComparison<'s> {
             ("properties", Value::Object(members)) => {
                 for (name, member) in members {
                     let Some(known) = self.old_schemas_of(olds, name) else { continue };
-                    self.held(&known, member, &format!("{here}/{}", escaped(name)), depth + 1);
+                    self.compare_schemas(&known, member, &format!("{here}/{}", escaped(name)), depth + 1);
                 }
             }
             ("patternProperties", Value::Object(members)) => {
@@ -220,7 +220,7 @@ impl<'s> JsonComparison<'s> {
             }
             ("propertyNames", _) => {
                 let known: Vec<_> = olds.iter().filter_map(|old| old.get(keyword)).collect();
-                self.held(&known, value, here, depth + 1);
+                self.compare_schemas(&known, value, here, depth + 1);
             }
             _ => self.additional(olds, new, value, here, depth),
         }
@@ -238,24 +238,24 @@ impl<'s> JsonComparison<'s> {
         let patterns = olds.iter().filter_map(|old| old.get("patternProperties")?.as_object());
         let same: Vec<_> = patterns.clone().filter_map(|known| known.get(pattern)).collect();
         if !same.is_empty() {
-            return self.held(&same, member, here, depth + 1);
+            return self.compare_schemas(&same, member, here, depth + 1);
         }
         for name in names(olds) {
             match self.matches(pattern, name) {
                 Some(true) => {
                     let known = self.old_schemas_of(olds, name).unwrap_or_default();
-                    self.held(&known, member, here, depth + 1);
+                    self.compare_schemas(&known, member, here, depth + 1);
                 }
                 Some(false) => (),
                 None => return self.report(here, CANNOT),
             }
         }
         for other in patterns.flat_map(Map::values) {
-            self.held(&[other], member, here, depth + 1);
+            self.compare_schemas(&[other], member, here, depth + 1);
         }
         let rest: Vec<_> = olds.iter().filter_map(|old| closing(old)).collect();
         if !rest.is_empty() || self.is_strict {
-            self.held(&rest, member, here, depth + 1);
+            self.compare_schemas(&rest, member, here, depth + 1);
         }
     }
 
@@ -272,12 +272,12 @@ impl<'s> JsonComparison<'s> {
             return;
         }
         for name in names(olds) {
-            if self.names_it(new, name) {
+            if self.has_member(new, name) {
                 continue;
             }
             let known = self.old_schemas_of(olds, name).unwrap_or_default();
             if rest != &Value::Bool(false) {
-                self.held(&known, rest, here, depth + 1);
+                self.compare_schemas(&known, rest, here, depth + 1);
             } else if !known.iter().any(|known| known == &&Value::Bool(false)) {
                 self.report(here, &format!("no longer allows the member '{name}'"));
             }
@@ -285,14 +285,14 @@ impl<'s> JsonComparison<'s> {
         let kept = new.get("patternProperties").and_then(Value::as_object);
         for (pattern, member) in olds.iter().filter_map(|old| old.get("patternProperties")?.as_object()).flatten() {
             if !kept.is_some_and(|kept| kept.contains_key(pattern)) {
-                self.held(&[member], rest, here, depth + 1);
+                self.compare_schemas(&[member], rest, here, depth + 1);
             }
         }
         let known: Vec<_> = olds.iter().filter_map(|old| closing(old)).collect();
         if known.is_empty() {
             self.report(here, "limits members that were left open");
         } else {
-            self.held(&known, rest, here, depth + 1);
+            self.compare_schemas(&known, rest, here, depth + 1);
         }
     }
 
@@ -321,7 +321,7 @@ impl<'s> JsonComparison<'s> {
     }
 
     /// Whether a schema's own keywords name a member.
-    fn names_it(&mut self, schema: &'s Map<String, Value>, name: &str) -> bool {
+    fn has_member(&mut self, schema: &'s Map<String, Value>, name: &str) -> bool {
         let named = schema.get("properties").is_some_and(|members| members.get(name).is_some());
         let mut patterns = schema.get("patternProperties").and_then(Value::as_object).into_iter().flat_map(Map::keys);
         named || patterns.any(|pattern| self.matches(pattern, name) == Some(true))

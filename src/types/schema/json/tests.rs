@@ -153,7 +153,7 @@ fn an_unknown_draft_is_refused_within_a_schema_too() {
 }
 
 #[test]
-fn every_failure_is_told_by_pointer_in_our_words() {
+fn every_failure_has_a_pointer_and_a_text() {
     let schema = json!({
         "properties": {
             "type": {"type": ["string", "null"]}, "enum": {"enum": ["a", "b"]}, "const": {"const": 1},
@@ -252,7 +252,7 @@ fn a_schema_that_cannot_be_used_is_refused_with_its_place() {
 }
 
 #[test]
-fn a_schema_made_to_hurt_is_refused_at_once() {
+fn a_hostile_schema_is_refused_at_once() {
     let definitions = |count: usize, of: &dyn Fn(usize) -> Value| -> Value {
         let definitions: Map<String, Value> = (0..count).map(|n| (format!("d{n}"), of(n))).collect();
         json!({"$ref": "#/$defs/d0", "$defs": definitions})
@@ -303,7 +303,7 @@ fn a_schema_may_speak_of_itself() {
 }
 
 #[test]
-fn an_event_made_to_hurt_costs_little_and_is_told_little() {
+fn a_hostile_event_costs_little_and_its_report_is_short() {
     let alternatives: Vec<Value> = (0..50).map(|n| json!({"type": "string", "minLength": n})).collect();
     let open = json!({"additionalProperties": false, "properties": {"x": {}}});
     for (schema, data, reported_at_most) in [

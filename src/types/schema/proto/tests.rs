@@ -32,7 +32,7 @@ fn check(file: &str, rows: &[(Value, &str)]) {
 }
 
 #[test]
-fn a_message_in_json_is_told_by_pointer_in_our_words() {
+fn every_failure_of_a_message_has_a_pointer_and_a_text() {
     check(
         ORDER,
         &[
@@ -127,7 +127,7 @@ fn a_file_that_cannot_be_used_is_refused_with_its_place() {
 }
 
 #[test]
-fn a_file_made_to_hurt_is_refused_or_used_at_once() {
+fn a_hostile_file_is_refused_or_used_at_once() {
     let many = |count: usize| (0..count).map(|n| format!("message M{n} {{ string a = 1; }}\n")).collect::<String>();
     let chain: String = (0..4000).map(|n| format!("message M{n} {{ M{} m = 1; }}\n", (n + 1) % 4000)).collect();
     let fields: String = (1..9000).map(|n| format!("string f{n} = {n};\n")).collect();
@@ -163,7 +163,7 @@ fn a_file_made_to_hurt_is_refused_or_used_at_once() {
 }
 
 #[test]
-fn an_event_made_to_hurt_costs_little() {
+fn a_hostile_event_costs_little() {
     let tree = "syntax = \"proto3\"; import \"google/protobuf/struct.proto\";
         message Tree { repeated Tree trees = 1; string name = 2; google.protobuf.Value value = 3; }";
     let schema = ProtoSchema::compile("", tree, None).unwrap();

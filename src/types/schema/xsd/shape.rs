@@ -112,7 +112,7 @@ impl<'s> ContentMeasure<'s> {
         // An element's own type has a separate content model; the values of an enumeration are found by a look-up.
         let inside = if element.name == "element" { &[][..] } else { &element.children };
         let inside = inside.iter().filter(|child| child.name != "enumeration");
-        for part in inside.chain(self.named_by(element)) {
+        for part in inside.chain(self.references_of(element)) {
             extent.add(&self.of(part, depth + 1)?);
         }
         let extent = repeated(extent, occurs(element)?)?;
@@ -121,7 +121,7 @@ impl<'s> ContentMeasure<'s> {
     }
 
     /// The parts of the schema that an element refers to by name.
-    fn named_by(&self, element: &SchemaElement) -> Vec<&'s SchemaElement> {
+    fn references_of(&self, element: &SchemaElement) -> Vec<&'s SchemaElement> {
         let (attribute, kind) = match element.name.as_str() {
             "group" => ("ref", "group"),
             "attributeGroup" => ("ref", "attributeGroup"),

@@ -36,7 +36,7 @@ fn reported(schema: &XsdSchema, document: &str) -> String {
 }
 
 #[test]
-fn a_document_is_told_by_its_path_in_our_words() {
+fn every_failure_of_a_document_has_a_path_and_a_text() {
     let schema = compile(ORDER).unwrap();
     for (document, expected) in [
         (r#"<order id="1"><sku>a</sku></order>"#, ""),
@@ -115,7 +115,7 @@ fn sequence(particles: &str) -> String {
 }
 
 #[test]
-fn a_schema_made_to_hurt_is_refused_or_used_at_once() {
+fn a_hostile_schema_is_refused_or_used_at_once() {
     let b = r#"<xs:element name="b" type="xs:string" minOccurs="0" maxOccurs="100000"/>"#;
     let mut loops = b.to_owned();
     (0..20).for_each(|_| loops = format!(r#"<xs:sequence minOccurs="0" maxOccurs="100000">{loops}</xs:sequence>"#));
@@ -197,7 +197,7 @@ fn a_schema_made_to_hurt_is_refused_or_used_at_once() {
 }
 
 #[test]
-fn a_document_made_to_hurt_costs_little_and_leaves_nothing_behind() {
+fn a_hostile_document_costs_little_and_leaves_no_memory_in_use() {
     let schema = compile(r#"<xs:element name="a"><xs:complexType><xs:sequence>
         <xs:any processContents="skip" minOccurs="0" maxOccurs="unbounded"/></xs:sequence></xs:complexType></xs:element>"#).unwrap();
     let deep = format!("<a>{}{}</a>", "<b>".repeat(100_000), "</b>".repeat(100_000));
