@@ -344,7 +344,7 @@ fn check(after: Position, batch: &[Record]) -> Result<(), LogError> {
     for Record { header, .. } in batch {
         expected = Position(expected.get().saturating_add(1));
         if header.position != expected {
-            return Err(LogError::Misnumbered("positions must run densely from the tail"));
+            return Err(LogError::Misnumbered("positions must be dense from the tail"));
         }
         if header.time < time {
             return Err(LogError::Misnumbered("times must not fall"));

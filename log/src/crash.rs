@@ -1,9 +1,9 @@
-//! Crash points: named places around each durable step where a test makes the process die.
+//! Crash points: named places around each durable step, where a test can abort the process.
 //!
 //! With the feature `crash-points`, `EVENT_BROKER_CRASH_AT=<name>:<n>` aborts the process when the point is reached for
-//! the n-th time. Without the feature a point is nothing at all.
+//! the n-th time. Without the feature a point compiles to nothing.
 
-/// Every point, in the order a record meets them.
+/// Every point, in the order in which a record reaches them.
 pub const CRASH_POINTS: &[&str] = &[
     "append.before_write",
     "append.after_write",
@@ -36,7 +36,7 @@ pub const CRASH_POINTS: &[&str] = &[
     "reclaim.after_remove",
 ];
 
-/// Dies here if a test armed this point.
+/// Aborts the process if a test armed this point.
 #[cfg(feature = "crash-points")]
 pub fn crash_point(name: &'static str) {
     use std::sync::OnceLock;
@@ -57,7 +57,7 @@ pub fn crash_point(name: &'static str) {
     }
 }
 
-/// Nothing, in a build without the feature.
+/// Does nothing in a build without the feature.
 #[cfg(not(feature = "crash-points"))]
 #[inline(always)]
 pub fn crash_point(_name: &'static str) {}

@@ -7,37 +7,37 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Why an engine did not do what it was asked.
+/// Why a call of an engine failed.
 #[derive(Debug, Clone)]
 pub enum LogError {
-    /// The tail is no longer where the caller thought; here is where it is.
+    /// The tail is not where the caller expected it; this is where it is.
     TailMoved(Position),
-    /// The range starts in what was removed; the first sequence left is this.
+    /// The range starts among removed records; this is the first sequence left.
     Trimmed(Sequence),
-    /// The batch's numbers do not follow the tail. A bug of the caller.
+    /// The batch's numbers do not follow the tail. A bug in the caller.
     Misnumbered(&'static str),
-    /// A write or sync failed: nothing more is promised until the log is opened again.
+    /// A write or sync failed: nothing is appended any more until the log is opened again.
     Poisoned(Arc<io::Error>),
-    /// There is no room for this append. Nothing of it was written, and the log is as it was.
+    /// There is no room for this append. Nothing of it was written, and the log is unchanged.
     Full(Arc<io::Error>),
     /// Bytes on disk are not what was written.
     Damaged(FileDamage),
-    /// Reading, opening or removing failed; the log itself is as it was.
+    /// Reading, opening or removing failed; the log itself is unchanged.
     Io(Arc<io::Error>),
     /// Another process has the log open.
     Locked(PathBuf),
-    /// The engine's server does not allow this; the text says what is missing, and who can change that.
+    /// The engine's server does not allow this; the text names the missing privilege, and how to grant it.
     Forbidden(String),
-    /// The engine's server cannot be reached, or went away half way; the engine tries to reach it by itself. Or no file could
-    /// be opened because there was no descriptor left. Whether an append that ends so is stored can be told once reading works again: it is whole at its positions, or nowhere.
+    /// The engine's server cannot be reached, or was lost half way; the engine reconnects by itself. Or no file could
+    /// be opened because there was no descriptor left. Whether an append that ends with this is stored is known when reading works again: it is whole at its positions, or nowhere.
     Unavailable(Arc<io::Error>),
-    /// The log went back: the record that was read at this position is not there any more, or is another one. What was
-    /// concluded from it is worthless; open the log again.
+    /// The log went back: the record that was read at this position is no longer there, or is another one, or nothing shows
+    /// that it is the same. The state that was built from it is invalid; open the log again.
     Diverged(Position),
-    /// The broker's own entries up to this sequence were reclaimed before a reader had come that far. What it knows lacks
-    /// them; open the log again, whose snapshot has what they said.
+    /// The broker's own entries up to this sequence were reclaimed before a reader had read them. Its state
+    /// lacks them; open the log again: its snapshot contains them.
     Reclaimed(Sequence),
-    /// A record that this version cannot read, written by a newer one.
+    /// A record of a newer version that this version cannot read.
     Unsupported {
         /// Where it is.
         position: Position,

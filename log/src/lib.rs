@@ -5,7 +5,7 @@
 //! - After a failed write or sync an engine is poisoned: it appends nothing until it is opened again.
 //! - Damage is found by checksum and named by file and offset; a damaged record is never served.
 //!
-//! What the records mean is the broker's `ledger`'s business; an engine looks at headers only to index them.
+//! What the records mean is decided in the broker's `ledger`; an engine reads headers only to index them.
 
 mod crash;
 mod error;
@@ -25,63 +25,63 @@ pub use room::StorageRoom;
 use contract::{AggregateSequence, BoxFuture, Position, Segment, Sequence};
 use tokio::sync::watch;
 
-/// One totally ordered log of records, durable by the time an append answers.
+/// One totally ordered log of records, durable by the time an append returns.
 ///
 /// ```text
 ///  position   1   2   3   4   5   6   7   8   9  10
 ///            [a] [b]  ·   ·  [a] [b] [a] [a]  ?   ?
-///                     └───┘               │   └───┘ not durable: nobody sees them
+///                     └───┘               │   └───┘ not durable: not visible
 ///                     removed             tail = 8
 ///  topic a    1       ·   ·   4       5   6          sequences: 2 and 3 were removed
 ///                             └ earliest of topic a once 1 is removed too
 /// ```
 ///
 /// Positions are dense: the batch after tail `n` starts at `n + 1`. Sequences are dense per topic, aggregate sequences
-/// per aggregate; all three come in with the records, and the caller answers for them. A removed record leaves a hole;
-/// no number is used twice.
+/// per aggregate; the caller assigns all three and is responsible for them. A removed record leaves a hole; no number is
+/// used twice.
 pub trait Log: Send + Sync {
-    /// Puts `batch` behind `after`, whole or not at all, if `after` is still the tail.
+    /// Appends `batch` behind `after`, completely or not at all, if `after` is still the tail.
     ///
-    /// - `Ok`: durable, and visible to every reader that asks from now on.
-    /// - [`LogError::TailMoved`]: another writer was first; nothing was written. Told before anything else is checked.
-    /// - [`LogError::Poisoned`]: this append, or an earlier one, failed half way. Whether the batch will be there after
-    ///   reopening is not known, but if it is, it is whole.
-    /// - [`LogError::Full`]: there is no room; nothing was written, and [`Log::room`] says so from now on. What is appended then
-    ///   must free space: the engine may have kept room for that.
-    /// - [`LogError::Unavailable`]: the engine's server is away. Unlike a poisoned log this one recovers by itself. By the
-    ///   time a read works again, the batch is at its positions or never will be: nothing of it is still on its way.
-    /// - An empty batch is `Ok` and does nothing but compare; it wakes nobody.
+    /// - `Ok`: durable, and visible to every read that begins from now on.
+    /// - [`LogError::TailMoved`]: another writer was first; nothing was written. This is checked before anything else.
+    /// - [`LogError::Poisoned`]: this append, or an earlier one, failed half way. Whether the batch is there after
+    ///   reopening is not known, but if it is, it is complete.
+    /// - [`LogError::Full`]: there is no room; nothing was written, and [`Log::room`] says so from now on. From then on
+    ///   only append what frees space: the engine may have kept room for that.
+    /// - [`LogError::Unavailable`]: the engine's server cannot be reached. Unlike a poisoned log this one recovers by itself.
+    ///   When a read works again, the batch is at its positions or never will be: nothing of it is still in flight.
+    /// - An empty batch only compares; if it is `Ok`, no reader is woken.
     ///
-    /// Where several processes share a log, the one whose compare failed has the next turn, for as long as it takes to
-    /// read what is new and decide again; so a busy writer cannot keep another from writing.
+    /// If several processes share a log, the one whose comparison failed has the next turn, for as long as it takes to read
+    /// the new records and decide again; so a busy writer cannot starve another.
     ///
-    /// Positions in `batch` must run densely from `after + 1`, and times must not fall behind the last record ever stored
-    /// (removed or not); anything else is [`LogError::Misnumbered`] and writes nothing. Sequences are the caller's word.
+    /// Positions in `batch` must be dense from `after + 1`, and times must not be earlier than that of the last record ever
+    /// stored (removed or not); otherwise the result is [`LogError::Misnumbered`], and nothing is written. Sequences are not checked.
     /// An aggregate's records all lie in one topic. Appends happen in the order in which they were first polled; one
-    /// that was begun before another had ended fails if that one does. An append whose future is dropped may still happen.
+    /// that began before another had ended fails if that one does. An append whose future is dropped may still happen.
     fn append(&self, after: Position, batch: Vec<Record>) -> BoxFuture<'_, Result<(), LogError>>;
 
-    /// Records of `range`, in its order, as many as `limit` allows but at least one if there is one.
+    /// Reads records of `range`, in its order, as many as `limit` allows, but at least one if there is one.
     ///
-    /// - Behind the tail, or in a topic or aggregate nobody wrote to: empty.
-    /// - `Topic` reading that would start inside what was removed: [`LogError::Trimmed`] with the first sequence left
-    ///   (or the one after the last removed, where none is left). Reading from `earliest - 1` works.
+    /// - Behind the tail, or in a topic or aggregate without records: empty.
+    /// - A `Topic` range that starts among removed records: [`LogError::Trimmed`] with the first sequence left (or the one
+    ///   after the last removed, if none is left). Reading from `earliest - 1` works.
     /// - `All` and `Aggregate` skip holes.
     /// - Limits are exact: a read does not stop early because a file ends.
     fn read(&self, range: ReadRange, limit: ReadLimit) -> BoxFuture<'_, Result<Vec<Record>, LogError>>;
 
-    /// The headers of the records `read` would give, whatever has become of their bodies.
+    /// Reads the headers of the records that `read` would return, even if their bodies are damaged.
     ///
-    /// For whoever needs no more: the fold of an event, and trimming. A record whose body is damaged ([`LogError::Damaged`]
-    /// to its readers) is among them as long as its header is intact; the limit's bytes count bodies as `read` does.
+    /// The fold of an event and trimming need no more. A record whose body is damaged ([`LogError::Damaged`] for `read`) is
+    /// included as long as its header is intact; the limit's bytes count bodies as in `read`.
     fn headers(&self, range: ReadRange, limit: ReadLimit) -> BoxFuture<'_, Result<Vec<RecordHeader>, LogError>> {
         Box::pin(async move { Ok(self.read(range, limit).await?.into_iter().map(|record| record.header).collect()) })
     }
 
-    /// The same for a reader who does not ask where the log ends: what is known to be durable by now.
+    /// Reads what is known to be durable by now, for a reader that does not need the end of the log.
     ///
-    /// `read` of `All` tells the caller that appends what became of its appends. An engine whose server does not confirm
-    /// that at the moment refuses it, and can still give what was confirmed before.
+    /// `read` of `All` shows the caller that appends which of its appends are stored. If the engine's server cannot confirm
+    /// that at the moment, `read` fails, and this still returns what was confirmed before.
     fn read_committed(&self, range: ReadRange, limit: ReadLimit) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
         self.read(range, limit)
     }
@@ -89,8 +89,8 @@ pub trait Log: Send + Sync {
     /// Reads `Range::All(after)` on behalf of the caller that appends.
     ///
     /// An engine whose connection was lost and made again does not know whether the log behind it is still the one that
-    /// its caller has read. For a caller that has called this before, it answers every append with
-    /// [`LogError::Unavailable`] until this is called again; the caller compares what it gets with what it knows.
+    /// its caller has read. For a caller that has called this before, every append fails with [`LogError::Unavailable`]
+    /// until this is called again; the caller compares the result with its state.
     fn follow(&self, after: Position, limit: ReadLimit) -> BoxFuture<'_, Result<FollowedPage, LogError>> {
         Box::pin(async move {
             let records = self.read(ReadRange::All(after), limit).await?;
@@ -98,35 +98,35 @@ pub trait Log: Send + Sync {
         })
     }
 
-    /// The last durable position; changes when an append becomes visible. 0 while the log is empty. It falls only where a
-    /// shared log went back: where its server was replaced by one that had not received everything, or was restored.
+    /// The last durable position; changes when an append becomes visible. 0 while the log is empty. It falls only if a shared
+    /// log went back: if its server was replaced by one that had not received everything, or was restored.
     fn tail(&self) -> watch::Receiver<Position>;
 
-    /// The header of the one record `what` describes among those not removed, `None` where there is none. Id 0 is no id.
+    /// Finds the header of the record that `what` describes among those not removed. Id 0 matches none.
     fn find(&self, what: RecordQuery) -> BoxFuture<'_, Result<Option<RecordHeader>, LogError>>;
 
-    /// The runs of records that hold `topic`'s events, oldest first, without what was removed.
+    /// Lists the runs of records that hold `topic`'s events, oldest first, without removed ones.
     fn segments(&self, topic: TopicNumber) -> BoxFuture<'_, Result<Vec<Segment>, LogError>>;
 
-    /// Lets go of `topic`'s records up to and including `through`. Durable and seen by readers on `Ok`; the space comes
-    /// back when the engine gets to it. Removing twice, or less than before, or from a topic nobody wrote to, does nothing;
-    /// removing more than there is removes what there is. Numbers stay taken.
+    /// Removes `topic`'s records up to and including `through`. On `Ok` the removal is durable and visible to readers; the
+    /// space is freed later. Removing twice, or less than before, or from a topic without records, does nothing; removing more
+    /// than there is removes what there is. Numbers are not assigned again.
     fn remove(&self, topic: TopicNumber, through: Sequence) -> BoxFuture<'_, Result<(), LogError>>;
 
-    /// Erases the bytes of everything that was removed from the engine's storage; `Ok` when they are gone. What is removed
-    /// meanwhile may be erased with it.
+    /// Erases the bytes of all removed records from the engine's storage; `Ok` when they are gone. Records that are removed in
+    /// the meantime may be erased too.
     ///
-    /// [`LogError::Forbidden`] where the engine cannot say when they are: see [`Log::erases`].
+    /// [`LogError::Forbidden`] if the engine does not know when they are gone: see [`Log::erases`].
     fn erase(&self) -> BoxFuture<'_, Result<(), LogError>> {
         Box::pin(async { Ok(()) })
     }
 
-    /// Whether [`Log::erase`] works here.
+    /// Whether the engine supports [`Log::erase`].
     fn erases(&self) -> bool {
         true
     }
 
-    /// Whether `remove` is allowed here; [`LogError::Forbidden`] says what is missing. Nothing changes.
+    /// Checks whether `remove` is allowed, without a change; [`LogError::Forbidden`] names the missing privilege.
     ///
     /// Answers the time of the engine's server, in milliseconds since 1970 began, where it has one: what is removed for its age
     /// should be old by that clock too.
@@ -139,7 +139,7 @@ pub trait Log: Send + Sync {
         Box::pin(async { Ok(None) })
     }
 
-    /// Whether somebody else may append to it while it is open here.
+    /// Whether other processes may append while it is open here.
     fn is_shared(&self) -> bool {
         false
     }
@@ -149,12 +149,12 @@ pub trait Log: Send + Sync {
         Box::pin(async {})
     }
 
-    /// How much room its storage has. Asked before every decision, so it must not wait for the storage.
+    /// How much room its storage has. Called before every decision, so it must not wait for the storage.
     fn room(&self) -> StorageRoom {
         StorageRoom::Ample
     }
 
-    /// Whether there is room for nothing but what frees space: what is removed, and what has to be remembered of it.
+    /// Whether there is room only for what frees space: removals, and what must be stored because of them.
     fn is_full(&self) -> bool {
         self.room() == StorageRoom::Full
     }
@@ -164,7 +164,7 @@ pub trait Log: Send + Sync {
         None
     }
 
-    /// Whether an append may hold up the thread that polls it, which then should be one of its own.
+    /// Whether an append may block the thread that polls it; then it should have a thread of its own.
     fn blocks(&self) -> bool {
         true
     }
@@ -175,8 +175,8 @@ pub trait Log: Send + Sync {
 pub struct FollowedPage {
     /// Records behind the position that was asked for.
     pub records: Vec<Record>,
-    /// The connection they were read over. Pages and appends over the same connection are of the same log; over another
-    /// one the log may have been replaced by an older copy. `None` where the engine cannot tell which connection it was.
+    /// The connection they were read over. Pages and appends over the same connection belong to the same log; over another one
+    /// the log may have been replaced by an older copy. `None` if the engine does not know the connection.
     pub connection: Option<u64>,
 }
 
@@ -191,12 +191,12 @@ pub enum ReadRange {
     Aggregate(u128, AggregateSequence),
 }
 
-/// Where a read stops. The first record is always given, however large, and even if `records` is 0.
+/// Where a read stops. The first record is always returned, however large, even if `records` is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadLimit {
-    /// Most records.
+    /// The limit of records.
     pub records: usize,
-    /// Most bytes of bodies.
+    /// The limit of bytes of bodies.
     pub bytes: usize,
 }
 

@@ -1,16 +1,16 @@
-//! The memory engine: a whole log in RAM, for tests and throw-away use.
+//! The memory engine: a log in RAM, for tests and temporary topics.
 //!
-//! - Durable means until the process ends; everything else is as [`Log`] says.
-//! - One lock. A batch goes in under one hold of it; no hold outlives a step of work, none spans an await.
-//! - Bodies are shared, not copied: appending moves their handles in, reading clones them.
-//! - What is removed is dropped: record, body and index entries. Only tables keep the room they once grew to.
+//! - Durable means until the process ends; everything else is as in the contract of [`Log`].
+//! - One lock. A batch is added while it is held once; it is held only for short steps, and never across an await.
+//! - Bodies are shared, not copied: appending moves their handles, reading clones them.
+//! - A removed record is dropped, with its body and index entries. Only the capacity of tables remains.
 //!
 //! ```text
 //!  topics      7 ─▶ removed 2 │ (3 → p4) (4 → p6) …      sequence → position
 //!  aggregates  k ─▶             (1 → p4) (2 → p9) …      aggregate sequence → position
 //!  ids         i ─▶             p4                       id → first position
 //!                                │
-//!  records    [p1 p2 · p4 … p256] [p257 …] …             chunks in order, holes closed up
+//!  records    [p1 p2 · p4 … p256] [p257 …] …             chunks in order, without holes
 //! ```
 
 mod index;
@@ -25,7 +25,7 @@ use records::RecordChunks;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::watch;
 
-/// Records that leave under one hold of the lock; a long removal lets readers and writers in between.
+/// Records removed while the lock is held once; between these steps of a long removal readers and writers run.
 const REMOVAL_STEP_RECORDS: usize = 1024;
 
 /// A log in memory.
@@ -49,8 +49,8 @@ impl MemoryLog {
         Self { shared: true, ..Self::default() }
     }
 
-    /// An empty log in which these sequences, and all before them, were given once and are gone: a topic that lost its
-    /// events goes on behind them, and readers who come from before are told.
+    /// An empty log in which these sequences, and all before them, were assigned once and are gone: a topic that lost its
+    /// events continues behind them, and a read from before them is [`LogError::Trimmed`].
     #[must_use]
     pub fn behind(removed: impl IntoIterator<Item = (TopicNumber, Sequence)>) -> Self {
         let log = Self::new();
@@ -60,7 +60,7 @@ impl MemoryLog {
         log
     }
 
-    /// A state is never left half changed, so a panic elsewhere does not spoil it.
+    /// A state is never left half changed, so a panic elsewhere leaves it valid.
     fn state(&self) -> RwLockReadGuard<'_, MemoryState> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -69,8 +69,8 @@ impl MemoryLog {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Shows the tail once its records can be read. Outside the lock, since a reader may hold the watch while it waits
-    /// for the lock; so a later append may come first, and the tail must not fall back.
+    /// Shows the tail after its records can be read. Outside the lock, because a reader may hold the watch while it waits for
+    /// the lock; so a later append may be first, and the tail must not decrease.
     fn show(&self, tail: Position) {
         self.tail.send_if_modified(|shown| {
             let later = tail > *shown;
@@ -107,7 +107,7 @@ impl Log for MemoryLog {
 
     fn remove(&self, topic: TopicNumber, through: Sequence) -> BoxFuture<'_, Result<(), LogError>> {
         Box::pin(async move {
-            // What is appended between two steps is not meant.
+            // Records that are appended between two steps are not removed.
             let through = self.state().last(topic).min(through);
             loop {
                 let removed = self.state_mut().remove_step(topic, through);
@@ -131,11 +131,11 @@ impl Log for MemoryLog {
 
 /// Everything behind the lock.
 struct MemoryState {
-    /// The last position given; it stays when its record goes.
+    /// The last position assigned; it stays when its record is removed.
     tail: Position,
     /// The time of that record.
     time: i64,
-    /// The time of the first record there ever was.
+    /// The time of the first record ever appended.
     begun: Option<i64>,
     records: RecordChunks,
     topics: HashMap<TopicNumber, TopicRecords>,
@@ -173,7 +173,7 @@ impl MemoryState {
         let (mut tail, mut time) = (self.tail, self.time);
         for Record { header, .. } in batch {
             if header.position != tail.next() {
-                return Err(LogError::Misnumbered("positions must run densely from the tail"));
+                return Err(LogError::Misnumbered("positions must be dense from the tail"));
             }
             if header.time < time {
                 return Err(LogError::Misnumbered("times must not fall"));
@@ -226,7 +226,7 @@ impl MemoryState {
         }
     }
 
-    /// All of the log is one segment.
+    /// The whole log is one segment.
     fn segment(&self, topic: TopicNumber) -> Option<Segment> {
         let index = &self.topics.get(&topic)?.index;
         let ((start_sequence, start), (end_sequence, end)) = (index.first()?, index.last()?);
@@ -242,12 +242,12 @@ impl MemoryState {
         })
     }
 
-    /// The last sequence of `topic` that was ever given.
+    /// The last sequence of `topic` that was ever assigned.
     fn last(&self, topic: TopicNumber) -> Sequence {
         self.topics.get(&topic).map_or(Sequence::ZERO, |topic| topic.index.last().map_or(topic.removed, |last| last.0))
     }
 
-    /// Takes out the first records of `topic` up to `through`; none are left to take when none come back.
+    /// Removes the first records of `topic` up to `through`, and returns them; none when none are left.
     fn remove_step(&mut self, topic: TopicNumber, through: Sequence) -> Vec<Record> {
         let Some(topic) = self.topics.get_mut(&topic) else { return Vec::new() };
         let positions = topic.remove(through, REMOVAL_STEP_RECORDS);
@@ -258,7 +258,7 @@ impl MemoryState {
         removed
     }
 
-    /// Takes a record that left its topic out of the other indexes.
+    /// Removes a record that was removed from its topic from the other indexes.
     fn forget(&mut self, record: &Record) {
         self.ids.remove(record.header.id, record.header.position);
         if let Some(mark) = aggregate_of(record)
@@ -298,7 +298,7 @@ impl TopicRecords {
         self.index.first().map_or(self.removed.next(), |first| first.0)
     }
 
-    /// Lets go of at most `most` sequences up to `through`, and says where they lie.
+    /// Removes at most `most` sequences up to `through`, and returns their positions.
     fn remove(&mut self, through: Sequence, most: usize) -> Vec<Position> {
         let count = self.index.count_through(through).min(most);
         let gone = self.index.0.drain(..count);

@@ -1,4 +1,4 @@
-//! A record: a small fixed header the engine indexes, and a body it only carries.
+//! A record: a small fixed header that the engine indexes, and a body that it only stores.
 
 use bytes::Bytes;
 use contract::{AggregateSequence, Position, Sequence};
@@ -15,13 +15,13 @@ impl TopicNumber {
 /// One record of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// What the engine knows of it.
+    /// What the engine indexes.
     pub header: RecordHeader,
-    /// What is served: an event's JSON, or an entry.
+    /// The bytes that are served: an event's JSON, or an entry.
     pub body: Bytes,
 }
 
-/// What an engine knows of a record.
+/// The part of a record that an engine indexes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordHeader {
     /// Its number in the log.
@@ -30,7 +30,7 @@ pub struct RecordHeader {
     pub topic: TopicNumber,
     /// Its number in the topic.
     pub sequence: Sequence,
-    /// When it was stored, in milliseconds since 1970 began; never falls along the log.
+    /// When it was stored, in milliseconds since 1970 began; it never decreases along the log.
     pub time: i64,
     /// The event's id, or 0 for an entry.
     pub id: u128,
@@ -47,13 +47,13 @@ pub struct EventFacets {
     pub subject_type_tag: u64,
     /// The tenant; 0 where there is none.
     pub tenant: u128,
-    /// The aggregate it belongs to; absent where it speaks of none.
+    /// The aggregate it belongs to; absent for an event without a subject.
     pub aggregate: Option<AggregateMark>,
-    /// What makes a second submission the same; absent where nothing can.
+    /// The idempotency key; absent if the event is not deduplicated.
     pub idempotency: Option<IdempotencyMark>,
 }
 
-/// A record's place in its aggregate.
+/// A record's number in its aggregate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AggregateMark {
     /// Fingerprint of (topic, subject type, subject).
@@ -67,6 +67,6 @@ pub struct AggregateMark {
 pub struct IdempotencyMark {
     /// Fingerprint of the key.
     pub key: u128,
-    /// Fingerprint of `data`, to tell a repetition from a reuse.
+    /// Fingerprint of `data`, to distinguish a repeated event from a reused key.
     pub digest: u64,
 }

@@ -1,9 +1,9 @@
-//! The keeper: the background thread that writes indexes of sealed segments and gives space back.
+//! The background thread: it writes indexes of sealed segments and frees space.
 //!
-//! - Everything it does can be done again: a chore that fails is tried anew with the next one, and nothing depends on it.
-//! - It alone replaces and drops sealed segments, one at a time.
-//! - Between chores it looks now and then whether something removed is to be erased ([`super::erase`]), and how much space is
-//!   free ([`super::space`]).
+//! - Every task can be repeated: one that fails is retried with the next one, and nothing depends on it.
+//! - Only this thread replaces, merges and drops sealed segments, one after the other.
+//! - Between tasks it checks whether removed records have to be erased ([`super::erase`]), and how much space is free
+//!   ([`super::space`]).
 
 use super::disk::discard;
 use super::erase::{EraseUrgency, IDLE_AFTER, urgency};
@@ -24,28 +24,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// How often the keeper looks whether something is to be erased, and at the free space.
+/// How often the thread checks whether something has to be erased, and the free space.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long the keeper waits after it failed to erase.
+/// The back-off after erasing has failed.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// What the keeper is asked to do.
+/// A task of the background thread.
 pub(crate) enum BackgroundTask {
-    /// Write missing indexes and give space back.
+    /// Write missing indexes and free space.
     Tidy,
-    /// Look whether there is room again.
+    /// Check whether there is room again.
     FillReserve,
-    /// Erase everything that was removed, and say when it is done.
+    /// Erase everything that was removed, and report when it is done.
     Erase(oneshot::Sender<Result<(), LogError>>),
-    /// Look whether something removed is to be erased, and at the free space.
+    /// Check whether something removed has to be erased, and the free space.
     Look,
-    /// Say when everything asked before is done.
+    /// Report when all earlier tasks are done.
     Settle(Sender<()>),
-    /// Finish.
+    /// End.
     Stop,
 }
 
-/// Does chores until told to stop. `data_folder` is where torn appends are kept, if not beside the log's files.
+/// Executes tasks until `Stop`. `data_folder` is where torn appends are kept, if not beside the log's files.
 pub(crate) fn run(
     shared: Arc<SharedLog>,
     writer: Arc<Mutex<LogWriter>>,
@@ -74,12 +74,12 @@ pub(crate) fn run(
             }
             BackgroundTask::Tidy => {
                 background.tidy();
-                // Chores that follow each other must not put erasing off.
+                // A series of tasks must not delay erasing.
                 background.erase_if_urgent();
             }
             BackgroundTask::FillReserve => background.shared.reserve.fill(&*background.shared.disk),
             BackgroundTask::Settle(done) => {
-                // Who asked may have left.
+                // The caller may have stopped waiting.
                 let _ = done.send(());
             }
             BackgroundTask::Stop => break,
@@ -103,33 +103,33 @@ pub(crate) fn write_index(disk: &dyn Disk, head: &SegmentHead, live: &LiveIndex)
     PagedIndex::open(disk, head)
 }
 
-/// A chore that failed is tried again, and told meanwhile: a full disk is somebody's business.
+/// Logs a failure, which is retried: an operator should know of a full disk.
 fn warn_on_failure(outcome: Result<(), LookupError>, what: &str, segment: &SealedSegment) {
     if let Err(LookupError::Failed(error)) = outcome {
-        tracing::warn!(segment = segment.name().base.get(), %error, "{what}; it is tried again");
+        tracing::warn!(segment = segment.name().base.get(), %error, "{what}; it is retried");
     }
 }
 
 pub(super) struct BackgroundWorker {
     pub(super) shared: Arc<SharedLog>,
-    /// Asked to seal the growing segment; its lock is held for no longer than a roll takes.
+    /// Seals the growing segment; its lock is held no longer than a roll takes.
     pub(super) writer: Arc<Mutex<LogWriter>>,
     /// Where torn appends are kept in `cut/`.
     pub(super) data_folder: Option<PathBuf>,
     /// Segments that cannot be rewritten because a record to keep is damaged.
     pub(super) damaged: HashSet<Position>,
-    /// Who waits until everything removed is erased.
+    /// Callers that wait until everything removed is erased.
     waiting: Vec<oneshot::Sender<Result<(), LogError>>>,
-    /// The tail when it was last seen to move, and when that was, in milliseconds.
+    /// The tail when it was last seen to change, and the time of that, in milliseconds.
     last_append: (Position, i64),
     /// When erasing last failed, in milliseconds.
     failed_at: Option<i64>,
-    /// Whether there is more to erase at once. Chores that were asked for come first all the same.
+    /// Whether there is more to erase at once. Requested tasks still come first.
     has_more: bool,
 }
 
 impl BackgroundWorker {
-    /// What was asked for next, or to look where nothing was.
+    /// The next requested task, or `Look` if there is none for a while.
     fn next_chore(&self, chores: &Receiver<BackgroundTask>) -> BackgroundTask {
         let is_watching = self.shared.options.erase_within.is_some() || self.shared.space.is_on();
         if !is_watching && self.waiting.is_empty() {
@@ -142,7 +142,7 @@ impl BackgroundWorker {
         })
     }
 
-    /// Erases from one segment, if that is urgent.
+    /// Erases removed records from one segment, if that is urgent.
     fn erase_if_urgent(&mut self) {
         let urgent = self.urgency();
         self.has_more = false;
@@ -153,11 +153,11 @@ impl BackgroundWorker {
         self.has_more = urgent == EraseUrgency::Due && matches!(outcome, Ok(true));
         self.failed_at = outcome.is_err().then(self.shared.options.now);
         if let Err(error) = &outcome {
-            tracing::warn!(%error, "removed events were not erased; it is tried again");
+            tracing::warn!(%error, "removed events were not erased; it is retried");
         }
         if !self.has_more && urgent == EraseUrgency::Due {
             for waiting in self.waiting.drain(..) {
-                // Who asked may have left.
+                // The caller may have stopped waiting.
                 let _ = waiting.send(outcome.as_ref().map(|_| ()).map_err(LogError::clone));
             }
         }
@@ -176,13 +176,13 @@ impl BackgroundWorker {
         if !self.waiting.is_empty() {
             return EraseUrgency::Due;
         }
-        // A clock that is set back or ahead costs one wait at most.
+        // A clock that is set back or ahead causes one more wait at most.
         let has_passed = |time: i64, wait: Duration| u128::from(now.abs_diff(time)) >= wait.as_millis();
         if self.failed_at.is_some_and(|failed| !has_passed(failed, RETRY_AFTER)) {
             return EraseUrgency::Wait;
         }
         let is_idle = has_passed(self.last_append.1, IDLE_AFTER);
-        // A clock that was ahead when something was removed must not put its erasure off.
+        // A clock that was ahead when something was removed must not delay its erasure.
         if since.is_some_and(|since| since > now) {
             let _held = self.shared.marks_file.lock().unwrap_or_else(PoisonError::into_inner);
             let mut state = self.shared.state_mut();
@@ -191,7 +191,7 @@ impl BackgroundWorker {
         urgency(since, now, options.erase_within, is_idle)
     }
 
-    /// Writes a segment's index. On failure it stays in RAM, and the next chore tries again.
+    /// Writes a segment's index. On failure it stays in RAM, and the next task retries.
     pub(super) fn seal_or_warn(&self, segment: &Arc<SealedSegment>) {
         warn_on_failure(self.seal(segment), "the index of a segment was not written", segment);
     }
@@ -199,14 +199,14 @@ impl BackgroundWorker {
     /// Notes that a segment cannot be rewritten.
     pub(super) fn note_damaged(&mut self, segment: &SealedSegment) {
         let base = segment.name().base;
-        tracing::error!(segment = base.get(), "a damaged record keeps a segment from being rewritten");
+        tracing::error!(segment = base.get(), "a segment is not rewritten because a record in it is damaged");
         self.damaged.insert(base);
     }
 
     fn tidy(&mut self) {
         let segments = self.shared.state().sealed.clone();
         for segment in &segments {
-            // On failure the index stays in RAM, which serves as well; the next chore tries again.
+            // On failure the index stays in RAM, which works as well; the next task retries.
             self.seal_or_warn(segment);
         }
         self.seal_growing_if_short();
@@ -219,7 +219,7 @@ impl BackgroundWorker {
     fn seal(&self, segment: &Arc<SealedSegment>) -> Result<(), LookupError> {
         let SegmentIndex::Live(live) = &segment.index else { return Ok(()) };
         let disk = &*self.shared.disk;
-        // Zeros that were written ahead of the next append are not needed any more.
+        // Zeros that were written ahead of the next append are no longer needed.
         disk.truncate(&segment.name().file(), segment.summary.bytes)?;
         let paged = write_index(disk, &segment.head, live)?;
         let sealed =
@@ -228,7 +228,7 @@ impl BackgroundWorker {
         Ok(())
     }
 
-    /// While room is short, seals the growing segment if retention would take it: it may hold most of a small volume.
+    /// While room is short, seals the growing segment if retention would rewrite or drop it: it may take most of a small volume.
     fn seal_growing_if_short(&self) {
         if self.shared.space.room().allows_growth() && !self.shared.reserve.is_full() {
             return;
@@ -239,11 +239,11 @@ impl BackgroundWorker {
             growing.is_some_and(|growing| choose(&growing, &state.trim_marks) != SegmentAction::Keep)
         };
         if is_wanted && let Err(error) = self.writer.lock().unwrap_or_else(PoisonError::into_inner).seal() {
-            tracing::warn!(%error, "the growing segment was not sealed, and gives no space back; it is tried again");
+            tracing::warn!(%error, "the growing segment was not sealed, and its space is not freed; it is retried");
         }
     }
 
-    /// Carries out what retention chooses. A segment that fails stays as it is.
+    /// Executes what retention chooses. A segment that fails stays unchanged.
     fn reclaim(&mut self) {
         let (segments, trim_marks) = {
             let state = self.shared.state();
@@ -271,7 +271,7 @@ impl BackgroundWorker {
         }
     }
 
-    /// Notes durably that the segment is meant to be missing, then takes it away.
+    /// Records durably that the segment is dropped, then removes its files.
     pub(super) fn drop_segment(&self, segment: &SealedSegment) -> io::Result<()> {
         let name = segment.name();
         {

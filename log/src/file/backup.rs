@@ -1,17 +1,17 @@
-//! Copying a log, also while a process appends to it, rewrites it and lets go of its past.
+//! Copying a log, also while a process appends to it, rewrites segments and removes old ones.
 //!
-//! - Nothing of the source is changed, locked or waited for.
-//! - **Sealed segments first, then the removal marks, then the tail.** Marks are durable before a file goes, so marks
-//!   read later explain every file that is missing. And what must outlive a removal is appended before its marks are
-//!   written, so a tail read later holds it.
+//! - The source is not changed, not locked and not waited for.
+//! - **Sealed segments first, then the removal marks, then the tail.** Marks are durable before a file is removed, so
+//!   marks read later explain every missing file. And facts that must outlive a removal are appended before its marks are
+//!   written, so a tail read later contains them.
 //! - If the marks changed while the tail was copied, or a file was removed in the meantime, there is another pass. A sealed
 //!   segment that has a new generation by then is copied again, and replaces the older one: it may have been merged with
 //!   segments that are gone.
-//! - The tail is cut behind its last whole batch. A bad batch with a later one behind it was read while it was written:
-//!   the tail is read again. Bad a few times over, it is damage.
+//! - The tail is truncated after its last complete batch. A bad batch that is followed by a later one was read while it was
+//!   written: the tail is read again. If it is still bad after a few attempts, it is damage.
 //! - Indexes are caches and are not copied.
 //!
-//! Whether the copy is sound is for `verify` to say.
+//! `verify` checks the copy.
 
 use super::LOG_FOLDER;
 use super::disk::{Disk, discard};
@@ -29,9 +29,9 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// How often a log that changes under the copy is looked at again.
+/// The limit of passes over a log that changes during the copy.
 const PASSES_MAX: u32 = 64;
-/// How often a tail is read that does not check out.
+/// How often a tail is read that cannot be verified.
 const READS_MAX: u32 = 5;
 /// Bytes copied at once.
 const CHUNK_BYTES: usize = 1024 * 1024;
@@ -45,9 +45,9 @@ pub struct BackupProgress {
     pub bytes_total: u64,
 }
 
-/// Copies the log of the data folder `from` into the data folder `to`, which has none. What was appended and answered
-/// before the call is in the copy; `acknowledged` is a position of which that is known to be true. Answers an append at the
-/// end that is not complete and was left out: it is being written just now, or was torn.
+/// Copies the log of the data folder `from` into the data folder `to`, which has none. What was acknowledged before
+/// the call is in the copy; `acknowledged` is a position of which that is known. Returns an incomplete append at the end that was
+/// left out: it is being written at the moment, or was torn.
 pub fn backup(
     from: &Path,
     to: &Path,
@@ -55,7 +55,7 @@ pub fn backup(
     progress: impl FnMut(BackupProgress),
 ) -> Result<Option<FileDamage>, LogError> {
     let source = from.join(LOG_FOLDER);
-    // Nobody else makes something of it meanwhile; and its file says that the folder is a log's.
+    // No other process uses the target in the meantime; and the lock file shows that the folder is a log's.
     let _lock = FolderLock::acquire(to)?;
     let target = FolderDisk::open(&to.join(LOG_FOLDER))?;
     let bytes_total = BackupFiles::list(&source)?.bytes;
@@ -68,18 +68,18 @@ pub fn backup(
                 return Ok(copy.torn);
             }
             Ok(false) => {}
-            // A file that was listed a moment ago: dropped, or rewritten under another name.
+            // A file that was listed a moment ago was dropped, merged or rewritten under another name.
             Err(LogError::Io(cause)) if cause.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
     }
-    Err(io::Error::other("the log lets go of its past faster than it can be copied; try again").into())
+    Err(io::Error::other("the log removes files faster than they can be copied; try again").into())
 }
 
-/// The files of a log that count.
+/// The valid files of a log.
 #[derive(Debug, Default)]
 struct BackupFiles {
-    /// The lowest generation of each base: a higher one is not finished.
+    /// The lowest generation of each base: a higher one is unfinished.
     segments: BTreeMap<Position, SegmentName>,
     trim_marks: BTreeSet<u64>,
     bytes: u64,
@@ -117,7 +117,7 @@ struct BackupRun<F> {
 }
 
 impl<F: FnMut(BackupProgress)> BackupRun<F> {
-    /// Copies what is missing; whether the copy is one moment's log.
+    /// Copies what is missing; returns whether the copy is the log at one moment.
     fn pass(&mut self) -> Result<bool, LogError> {
         self.sealed(&BackupFiles::list(&self.source)?)?;
         let trim_marks = BackupFiles::list(&self.source)?.trim_marks;
@@ -130,7 +130,7 @@ impl<F: FnMut(BackupProgress)> BackupRun<F> {
         Ok(BackupFiles::list(&self.source)?.trim_marks == trim_marks)
     }
 
-    /// Copies every segment but the last. Each was finished before the one behind it was begun.
+    /// Copies every segment except the last. Each was finished before the next one was begun.
     fn sealed(&mut self, files: &BackupFiles) -> Result<(), LogError> {
         let sealed = files.segments.values().rev().skip(1).collect::<Vec<_>>();
         for name in sealed.into_iter().rev() {
@@ -146,7 +146,7 @@ impl<F: FnMut(BackupProgress)> BackupRun<F> {
             self.file(&name.file())?;
             self.copied.insert(name.base, name);
         }
-        // Of two generations the older one would count.
+        // Of two generations the older one would be used.
         match before.filter(|before| *before != name) {
             Some(before) => Ok(discard(&self.target, &before.file())?),
             None => Ok(()),
@@ -177,7 +177,7 @@ impl<F: FnMut(BackupProgress)> BackupRun<F> {
                     damage = Some((0, HEAD_FLAW.to_owned()));
                     continue;
                 }
-                // Begun a moment ago and never used.
+                // Created a moment ago and not used yet.
                 return Ok(discard(&self.target, &file)?);
             };
             let tail = LastSegment::read(&self.target, head, self.acknowledged)?.tail;
@@ -195,12 +195,12 @@ impl<F: FnMut(BackupProgress)> BackupRun<F> {
         Err(LogError::Damaged(FileDamage { file: self.source.join(file), offset, reason }))
     }
 
-    /// Copies a file as it is now, over what an earlier pass left.
+    /// Copies a file as it is now, and replaces the copy of an earlier pass.
     fn file(&mut self, name: &str) -> io::Result<()> {
         let mut from = File::open(self.source.join(name))?;
         let mut chunk = vec![0; CHUNK_BYTES];
         let mut offset = 0;
-        // Made before it is emptied.
+        // It must exist before it is truncated.
         self.target.write(name, 0, &[])?;
         self.target.truncate(name, 0)?;
         loop {
@@ -219,7 +219,7 @@ impl<F: FnMut(BackupProgress)> BackupRun<F> {
         self.target.truncate(name, offset)
     }
 
-    /// Makes the copy durable. Not before it is whole: a pass must be faster than the marks change.
+    /// Makes the copy durable. Only when it is complete: a pass must be faster than the marks change.
     fn sync(&self) -> io::Result<()> {
         for (name, _) in self.target.list()? {
             self.target.sync(Some(&name))?;
@@ -228,7 +228,7 @@ impl<F: FnMut(BackupProgress)> BackupRun<F> {
     }
 }
 
-/// Fills the chunk; fewer bytes only where the file ends.
+/// Fills the chunk; fewer bytes only at the end of the file.
 fn fill(file: &mut File, chunk: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = chunk.get_mut(filled..)

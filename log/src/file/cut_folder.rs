@@ -1,8 +1,8 @@
-//! What was cut off a log, kept aside for people: files in `cut/` of the data folder, which no program reads.
+//! Copies of what was cut off a log, for operators: files in `cut/` of the data folder, which no program reads.
 //!
-//! - A torn tail was acknowledged to nobody, so keeping it is a courtesy: a disk that is full does not keep the log from
-//!   opening. Of torn tails the newest few are kept.
-//! - What `repair` cuts was acknowledged. It is kept whole, and nothing is cut before it is; somebody has to delete it.
+//! - A torn tail was never acknowledged, so its copy is optional: if the disk is full, the log opens without it. Only the newest
+//!   few are kept.
+//! - What `repair` cuts out was acknowledged. It is copied completely before it is cut; an operator has to delete the copy.
 
 use super::disk::discard;
 use super::file_names::SegmentName;
@@ -13,14 +13,14 @@ use std::sync::Arc;
 
 /// The folder inside a data folder that holds what was cut off.
 pub const CUT_FOLDER: &str = "cut";
-/// Torn tails kept; the oldest go.
+/// Torn tails that are kept; older ones are deleted.
 const TORN_FILES_MAX: usize = 16;
-/// Most bytes kept of one torn tail.
+/// The limit of bytes kept of one torn tail.
 const TORN_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Bytes copied at once.
 const CHUNK_BYTES: usize = 1024 * 1024;
 
-/// Where cuts go: a folder that is made with the first of them.
+/// The folder for such copies; it is created with the first of them.
 pub(crate) enum CutFolder<'a> {
     /// The folder `cut` of this data folder.
     In(&'a Path),
@@ -44,7 +44,7 @@ impl CutFolder<'_> {
         }
     }
 
-    /// Keeps what stands in a segment's file from `offset` on, and lets go of the oldest torn tails; the name it has now.
+    /// Copies a segment's file from `offset` on, and deletes the oldest torn tails; returns the name of the copy.
     pub(crate) fn keep_torn(&self, from: &dyn Disk, segment: SegmentName, offset: u64) -> io::Result<String> {
         let disk = self.disk()?;
         let name = torn_name(segment, offset);
@@ -57,7 +57,7 @@ impl CutFolder<'_> {
         Ok(name)
     }
 
-    /// Keeps a whole file; the name it has now, which no other cut has.
+    /// Copies a whole file; returns the unique name of the copy.
     pub(crate) fn keep_file(&self, from: &dyn Disk, file: &str) -> io::Result<String> {
         let disk = self.disk()?;
         let taken: Vec<_> = disk.list()?.into_iter().map(|(name, _)| name).collect();
@@ -69,7 +69,7 @@ impl CutFolder<'_> {
     }
 }
 
-/// Lets go of all torn tails: of the data folder, or beside the log's own files where there is none.
+/// Deletes all torn tails: in the data folder, or beside the log's own files if there is none.
 pub(crate) fn discard_torn(data_folder: Option<&Path>, log_disk: &Arc<dyn Disk>) -> io::Result<()> {
     let disk: Arc<dyn Disk> = match data_folder.map(|data| data.join(CUT_FOLDER)) {
         Some(folder) if !folder.try_exists()? => return Ok(()),
@@ -81,7 +81,7 @@ pub(crate) fn discard_torn(data_folder: Option<&Path>, log_disk: &Arc<dyn Disk>)
     if torn.is_empty() { Ok(()) } else { disk.sync(None) }
 }
 
-/// Names sort as the tails they are of do.
+/// Names sort in the order of the tails.
 fn torn_name(segment: SegmentName, offset: u64) -> String {
     format!("torn.{:020}.{offset:010}", segment.base.get())
 }
@@ -94,7 +94,7 @@ fn is_torn(name: &str) -> bool {
 fn copy(from: &dyn Disk, file: &str, offset: u64, most: u64, to: &dyn Disk, name: &str) -> io::Result<()> {
     let mut chunk = vec![0; CHUNK_BYTES];
     let (mut copied, mut end) = (0, 0);
-    // Made before it is emptied.
+    // It must exist before it is truncated.
     to.write(name, 0, &[])?;
     to.truncate(name, 0)?;
     loop {

@@ -1,11 +1,11 @@
-//! The byte seam: everything the engine does to storage, in six calls on flat file names, a shortcut for one of them, and
-//! the question how much room there is.
+//! The interface to storage: everything that the engine does to files, in six calls on flat file names, a non-blocking variant
+//! of one, and the free space.
 //!
-//! - Nothing is durable before `sync`: contents by `sync(Some(name))`, the coming and going of names by `sync(None)`.
+//! - Nothing is durable before `sync`: contents by `sync(Some(name))`, creating and removing names by `sync(None)`.
 //! - A power cut may keep any part of what was not synced, sector by sector.
 //! - There is no rename; the engine orders its steps so that it needs none.
 //!
-//! The seam is this narrow so that a power cut fits in a test (`testing::fault_disk`).
+//! The interface is this small so that a test can simulate power cuts (`testing::fault_disk`).
 
 use std::io;
 
@@ -15,9 +15,9 @@ const ZEROS_AT_ONCE: usize = 1024 * 1024;
 /// The space of a volume, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VolumeSpace {
-    /// What is left for the broker.
+    /// What is free for the broker.
     pub free: u64,
-    /// All of it.
+    /// The size of the volume.
     pub total: u64,
 }
 
@@ -26,39 +26,39 @@ pub trait Disk: Send + Sync {
     /// Every file with its length.
     fn list(&self) -> io::Result<Vec<(String, u64)>>;
 
-    /// Fills `buffer` from `offset` on; fewer bytes only where the file ends. `NotFound` where there is no such file.
+    /// Fills `buffer` from `offset` on; fewer bytes only at the end of the file. `NotFound` if there is no such file.
     fn read(&self, name: &str, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// The same, if it is at hand; else `WouldBlock`. Never waits for the storage itself.
+    /// The same from the system's cache; `WouldBlock` if the bytes are not in it. Never waits for the storage.
     fn read_cached(&self, _name: &str, _offset: u64, _buffer: &mut [u8]) -> io::Result<usize> {
         Err(io::ErrorKind::WouldBlock.into())
     }
 
-    /// Puts all of `bytes` at `offset`, creating the file if it is missing. What is skipped reads as zeros, and a disk
-    /// may leave zeros behind the bytes too.
+    /// Writes all of `bytes` at `offset`, and creates the file if it is missing. Skipped bytes read as zeros, and a disk may
+    /// write zeros behind the bytes too.
     fn write(&self, name: &str, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Cuts (or extends with zeros) to `length`. `NotFound` where there is no such file.
+    /// Truncates (or extends with zeros) to `length`. `NotFound` if there is no such file.
     fn truncate(&self, name: &str, length: u64) -> io::Result<()>;
 
-    /// Makes a file's contents durable, or with `None` which names the folder holds.
+    /// Makes a file's contents durable, or with `None` the names in the folder.
     fn sync(&self, name: Option<&str>) -> io::Result<()>;
 
-    /// Takes up this much space with a new file, whose contents do not matter.
+    /// Creates a file that occupies this much space; its contents do not matter.
     fn allocate(&self, name: &str, bytes: u64) -> io::Result<()> {
         write_zeros(bytes, |offset, zeros| self.write(name, offset, zeros))
     }
 
-    /// Takes the file away. `NotFound` where there is no such file.
+    /// Removes the file. `NotFound` if there is no such file.
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// The space of the volume that the files lie on; `None` where nobody knows.
+    /// The space of the volume of the files; `None` if unknown.
     fn space(&self) -> io::Result<Option<VolumeSpace>> {
         Ok(None)
     }
 }
 
-/// A disk that reads what is at hand and nothing else.
+/// A disk that only reads from the system's cache.
 pub(crate) struct CachedOnlyDisk<'a>(pub(crate) &'a dyn Disk);
 
 impl Disk for CachedOnlyDisk<'_> {
@@ -109,7 +109,7 @@ pub fn is_disk_full(cause: &io::Error) -> bool {
     matches!(cause.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// `remove`, content if the file was gone already.
+/// `remove`, without an error if the file is gone already.
 pub(crate) fn discard(disk: &dyn Disk, name: &str) -> io::Result<()> {
     match disk.remove(name) {
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -1,10 +1,10 @@
-//! Erasing: the bytes of removed records leave the files, at the latest a given time after the removal.
+//! Erasing: the bytes of removed records are removed from the files, at the latest a given time after the removal.
 //!
 //! - A sealed segment that holds removed records is rewritten without them, or dropped; one segment at a time, by the
-//!   keeper. The growing segment is sealed first, and only when that is urgent.
-//! - How urgent it is follows from the time of the oldest removal that is not erased, which the marks keep.
-//! - Beside segments only torn appends in `cut/` hold bodies; they go with the next erasure that is completed. What
-//!   `repair` puts there was asked for by a person, who has to delete it.
+//!   background thread. The growing segment is sealed first, but only when that is urgent.
+//! - The urgency follows from the time of the oldest removal that is not erased, which the marks contain.
+//! - Apart from segments only torn appends in `cut/` contain bodies; the next erasure that is completed deletes them. What
+//!   `repair` copies there has to be deleted by the operator who ran it.
 
 use super::background::BackgroundWorker;
 use super::cut_folder::discard_torn;
@@ -21,8 +21,8 @@ use std::time::Duration;
 
 /// Without an append for this long the disk counts as idle.
 pub(crate) const IDLE_AFTER: Duration = Duration::from_secs(1);
-/// While the disk is idle, a removal is erased once it is this part of the allowed time old. Retention removes a little at
-/// every check; a segment must not be copied for each of them.
+/// While the disk is idle, a removal is erased when its age is this part of the allowed time. Retention removes a little at every
+/// check, and a segment must not be copied for each of these.
 const IDLE_PARTS: i64 = 24;
 
 /// How urgently removed records are erased.
@@ -30,14 +30,13 @@ const IDLE_PARTS: i64 = 24;
 pub(crate) enum EraseUrgency {
     /// Not now.
     Wait,
-    /// One sealed segment, since the disk is idle.
+    /// One sealed segment, because the disk is idle.
     Idle,
     /// Everything, the growing segment included.
     Due,
 }
 
-/// How urgent it is at `now` to erase what was removed `since`, both in milliseconds, where it is allowed to stay for
-/// `within`.
+/// How urgent it is at `now` to erase what was removed `since`, both in milliseconds, if it may stay for `within`.
 pub(crate) fn urgency(since: Option<i64>, now: i64, within: Option<Duration>, is_idle: bool) -> EraseUrgency {
     let (Some(since), Some(within)) = (since, within) else { return EraseUrgency::Wait };
     let (age, within) = (now.saturating_sub(since), i64::try_from(within.as_millis()).unwrap_or(i64::MAX));
@@ -51,7 +50,7 @@ pub(crate) fn urgency(since: Option<i64>, now: i64, within: Option<Duration>, is
 }
 
 impl BackgroundWorker {
-    /// Erases from one segment; whether there may be more to do. The growing segment is sealed if `seals`.
+    /// Erases from one segment; returns whether there may be more to do. The growing segment is sealed if `seals`.
     pub(super) fn erase_next(&mut self, seals: bool) -> Result<bool, LogError> {
         let (next, grows, trim_marks) = {
             let state = self.shared.state();
@@ -67,7 +66,7 @@ impl BackgroundWorker {
             return Ok(true);
         }
         if grows {
-            // Without sealing it there is nothing more to do here.
+            // Without sealing it nothing more can be done.
             return if seals { self.writer.lock().unwrap_or_else(PoisonError::into_inner).seal() } else { Ok(false) };
         }
         self.discard_replaced()?;
@@ -91,7 +90,7 @@ impl BackgroundWorker {
             },
         };
         match outcome {
-            // Replaced or dropped meanwhile.
+            // Replaced or dropped in the meantime.
             Ok(()) | Err(LookupError::Gone) => Ok(()),
             Err(LookupError::BadIndex) => match self.shared.rebuild_index(segment) {
                 Err(LookupError::Failed(error)) => Err(error),
@@ -126,15 +125,15 @@ impl BackgroundWorker {
         Ok(())
     }
 
-    /// Notes that everything `marks` hide is erased, unless more was removed meanwhile; whether that is so. The note goes to
-    /// disk with the next marks: until then a broker that starts finds nothing to erase, and notes it again.
+    /// Notes that everything that `trim_marks` hide is erased, unless more was removed in the meantime; returns whether more was.
+    /// The note is written with the next marks: until then a broker that starts finds nothing to erase, and notes it again.
     fn conclude(&self, trim_marks: &Arc<TrimMarks>) -> Result<bool, LogError> {
         if let Some(segment) =
             self.shared.state().sealed.iter().find(|segment| self.damaged.contains(&segment.name().base))
             && holds_removed(&segment.summary.topics, trim_marks)
         {
             let file = self.shared.folder.join(segment.name().file());
-            let reason = "a damaged record keeps removed ones from being erased; repair the log".to_owned();
+            let reason = "removed records cannot be erased beside a damaged one; repair the log".to_owned();
             return Err(LogError::Damaged(FileDamage { file, offset: 0, reason }));
         }
         let _unchanged = self.shared.marks_file.lock().unwrap_or_else(PoisonError::into_inner);

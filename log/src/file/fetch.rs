@@ -1,4 +1,4 @@
-//! Reading records at known places: few large reads, every checksum checked, bodies shared instead of copied.
+//! Reading records at known locations: few large reads, every checksum verified, bodies shared instead of copied.
 
 use super::Disk;
 use super::frame::{self, FrameFlaw};
@@ -7,13 +7,13 @@ use crate::{ReadRange, Record, RecordHeader};
 use bytes::Bytes;
 use std::io;
 
-/// Places no further apart than this are read in one go: the bytes between them cost less than another call.
+/// Locations no further apart than this are read at once: the bytes between them cost less than another call.
 const GAP_BYTES: u64 = 8 * 1024;
 
-/// The bytes at some places of one file.
+/// The bytes at some locations of one file.
 pub(crate) struct FetchedFrames {
     bytes: Bytes,
-    /// Where each place begins in `bytes`.
+    /// Where each location begins in `bytes`.
     starts: Vec<usize>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn fetch(disk: &dyn Disk, file: &str, places: &[FrameLocation]) -> io
     let mut rest = bytes.as_mut_slice();
     for extent in &extents {
         let Some((target, behind)) = rest.split_at_mut_checked((extent.end - extent.offset) as usize) else { break };
-        // What lies beyond the end of the file stays zero, which is no frame.
+        // Bytes beyond the end of the file stay zero, which is no frame.
         disk.read(file, extent.offset, target)?;
         rest = behind;
     }
@@ -56,7 +56,7 @@ pub(crate) fn fetch(disk: &dyn Disk, file: &str, places: &[FrameLocation]) -> io
 }
 
 impl FetchedFrames {
-    /// The same without what lies between the places: records are held on to, and would hold on to all of it.
+    /// The same without the bytes between the locations: records keep the buffer alive, and would keep all of it.
     fn compacted(&self, places: &[FrameLocation], wanted: usize) -> Self {
         let mut bytes = Vec::with_capacity(wanted);
         let mut starts = Vec::with_capacity(places.len());
@@ -67,14 +67,14 @@ impl FetchedFrames {
         Self { bytes: Bytes::from(bytes), starts }
     }
 
-    /// The frame at the `number`-th place, undecoded.
+    /// The frame at the `number`-th location, not decoded.
     pub(crate) fn frame(&self, number: usize, place: &FrameLocation) -> &[u8] {
         let start = self.starts.get(number).copied().unwrap_or(self.bytes.len());
         self.bytes.get(start..start + place.bytes).unwrap_or_default()
     }
 
-    /// The record at the `number`-th place; it must be the one `range` promises there. Its body is checked, or whatever
-    /// the disk holds.
+    /// The record at the `number`-th location; it must be the one that `range` expects there. Its body is verified if
+    /// `check_body`.
     pub(crate) fn record(
         &self,
         (number, place): (usize, &FrameLocation),

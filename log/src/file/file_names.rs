@@ -1,17 +1,17 @@
-//! What the files of a log are called.
+//! The names of a log's files.
 //!
-//! - `{base:020}.{generation}.log`: a segment; `base` is the first position it was begun for.
+//! - `{base:020}.{generation}.log`: a segment; `base` is the position of the record it was created for.
 //! - `{base:020}.{generation}.idx`: that segment's index, a cache.
-//! - `trimmed.{number}`: what retention let go of; the highest valid one counts.
+//! - `trimmed.{number}`: what retention removed; the highest valid one is used.
 //!
-//! Anything else in the folder is not ours and left alone.
+//! Any other file in the folder is ignored.
 
 use contract::Position;
 
-/// A segment's file: where it begins, and how often it was rewritten (1 = never).
+/// A segment's file: its first position, and how often it was rewritten (1 = never).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SegmentName {
-    /// The first position it was begun for.
+    /// The position of the record it was created for.
     pub(crate) base: Position,
     /// 1 as appended; each rewrite adds one.
     pub(crate) generation: u32,
@@ -24,7 +24,7 @@ pub(crate) enum LogFileName {
     Segment(SegmentName),
     /// An index of records.
     Index(SegmentName),
-    /// What was let go.
+    /// What was removed.
     Marks(u64),
 }
 
@@ -39,7 +39,7 @@ impl SegmentName {
         format!("{:020}.{}.idx", self.base.get(), self.generation)
     }
 
-    /// The same records once rewritten.
+    /// The name after a rewrite.
     pub(crate) fn next_generation(self) -> Self {
         Self { generation: self.generation + 1, ..self }
     }
@@ -51,7 +51,7 @@ pub(crate) fn marks_file(number: u64) -> String {
 }
 
 impl LogFileName {
-    /// `None` for a file that is not ours. Only the spelling we write is ours.
+    /// `None` for another file. Only names exactly as this engine writes them are its own.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let name = if let Some(number) = text.strip_prefix("trimmed.") {
             Self::Marks(number.parse().ok()?)

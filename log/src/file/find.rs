@@ -1,4 +1,4 @@
-//! Finding one record: by id from the oldest segment on, by aggregate from the newest, by time by halving.
+//! Finding one record: by id from the oldest segment, by aggregate from the newest, by time with a binary search.
 
 use super::frame::{self, HEADER_BYTES_MAX};
 use super::index::{FrameLocation, LookupError, RecordOrder};
@@ -9,20 +9,20 @@ use crate::{LogError, ReadLimit, ReadRange, RecordHeader, RecordQuery};
 use contract::{Position, Sequence};
 use std::sync::Arc;
 
-/// How often a search may start again because a segment was rewritten under it.
+/// How often a search may restart because a segment was rewritten during it.
 const RETRIES_MAX: usize = 100;
 
 const ONE: ReadLimit = ReadLimit { records: 1, bytes: 0 };
 
-/// Where a search looks next.
+/// A segment to search.
 enum SearchSegment {
     Sealed(Arc<SealedSegment>),
-    /// The growing segment, and what it held when the search began.
+    /// The growing segment, and how many records it had when the search began.
     Active(SegmentHead, u32),
 }
 
 impl SharedLog {
-    /// The answer, if it can be given without the disk.
+    /// The result, if the disk is not needed for it.
     pub(crate) fn find_hot(&self, what: RecordQuery) -> Option<Option<RecordHeader>> {
         let state = self.state();
         let (sealed, position) = match what {
@@ -48,7 +48,7 @@ impl SharedLog {
         }
     }
 
-    /// The answer, from the disk.
+    /// The result, from the disk.
     pub(crate) fn find(&self, what: RecordQuery) -> Result<Option<RecordHeader>, LogError> {
         let mut retries = 0;
         loop {
@@ -98,7 +98,7 @@ impl SharedLog {
             return Ok(Some(header));
         }
         for segment in &sealed {
-            // The last one is the answer unless it was removed, which for an aggregate of one topic all others are too.
+            // The last one is the result unless it was removed; then all others of the aggregate, in the same topic, were too.
             for most in [1, usize::MAX] {
                 let offsets = self.rebuild_on_bad_index(segment, segment.index.aggregate(&*self.disk, key, most))?;
                 if let Some(header) = self.first_at(&segment.head, &offsets, is_it)? {
@@ -109,7 +109,7 @@ impl SharedLog {
         Ok(None)
     }
 
-    /// Halves down to the first record at or after `time`, then reads from there, which skips what was removed.
+    /// Searches for the first record at or after `time`, then reads from there, which skips removed records.
     fn find_time(&self, order: RecordOrder, time: i64) -> Result<Option<RecordHeader>, LookupError> {
         let Some((part, marks)) = self.part_at(order, time) else { return Ok(None) };
         let (mut low, mut high) = (0, self.count(&part, order));
@@ -134,13 +134,13 @@ impl SharedLog {
         // Headers are enough: the event may be damaged.
         match self.read_headers(range, ONE) {
             Ok(headers) => Ok(headers.first().copied()),
-            // Removed meanwhile: start again.
+            // Removed in the meantime: start again.
             Err(LogError::Trimmed(_)) => Err(LookupError::Gone),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// The segment in which time reaches `time`.
+    /// The segment that contains the first record at or after `time`.
     fn part_at(&self, order: RecordOrder, time: i64) -> Option<(SearchSegment, Arc<TrimMarks>)> {
         let state = self.state();
         let sealed = match order {
@@ -193,16 +193,16 @@ impl SharedLog {
         }
     }
 
-    /// Passes on what an index said; a bad one is rebuilt for the next try.
+    /// Passes the result of an index on; a bad index is rebuilt for the next attempt.
     fn rebuild_on_bad_index<T>(
         &self,
         segment: &Arc<SealedSegment>,
-        said: Result<T, LookupError>,
+        found: Result<T, LookupError>,
     ) -> Result<T, LookupError> {
-        if matches!(said, Err(LookupError::BadIndex)) {
+        if matches!(found, Err(LookupError::BadIndex)) {
             self.rebuild_index(segment)?;
         }
-        said
+        found
     }
 
     fn first_at(

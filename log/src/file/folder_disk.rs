@@ -1,9 +1,9 @@
-//! The real disk: one folder, and the lock that gives it to one process.
+//! The real disk: a folder, and the lock with which one process owns it.
 //!
 //! - Small appends write zeros ahead of themselves, so that the next ones change no file length and their sync needs no
-//!   journal commit (measured in `docs/format.md`). Trailing zeros mean nothing.
-//! - Handles stay open between calls, within the bound of their [`OpenFiles`]; `remove` lets go of one.
-//! - What is created here is for its owner alone: files 0600, folders 0700.
+//!   journal commit (measured in `docs/format.md`). Trailing zeros have no meaning.
+//! - Handles stay open between calls, within the bound of their [`OpenFiles`]; `remove` closes one.
+//! - Files are created with mode 0600, folders with 0700: only the owner may use them.
 
 use super::Disk;
 use super::disk::VolumeSpace;
@@ -23,15 +23,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-/// Appends shorter than this write zeros ahead; longer ones are bound by bandwidth, which zeros would waste.
+/// Appends shorter than this write zeros ahead; longer ones are limited by bandwidth, which zeros would waste.
 const SMALL_APPEND_BYTES: usize = 32 * 1024;
 /// Files grow to multiples of this when zeros are written ahead.
 const AHEAD_BYTES: u64 = 1024 * 1024;
-/// Who may use a file that is created here, and a folder.
+/// The modes of files and folders that are created here.
 const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
 
-/// Options that create a file for its owner alone, whatever the umask allows others.
+/// Options that create a file only for its owner, whatever the umask allows.
 #[must_use]
 pub fn private_file() -> OpenOptions {
     let mut options = OpenOptions::new();
@@ -39,7 +39,7 @@ pub fn private_file() -> OpenOptions {
     options
 }
 
-/// Creates folders for their owner alone, with those above them.
+/// Creates folders only for their owner, with missing ones above them.
 #[must_use]
 pub fn private_folder() -> DirBuilder {
     let mut builder = DirBuilder::new();
@@ -63,7 +63,7 @@ impl FolderDisk {
         Self::open_with(folder, OpenFiles::new(OPEN_FILES_DEFAULT))
     }
 
-    /// The same, with open files counted among others'.
+    /// The same, with a bound on open files that is shared with other disks.
     pub fn open_with(folder: &Path, files: Arc<OpenFiles>) -> io::Result<Self> {
         create_durably(folder)?;
         let folder = folder.canonicalize()?;
@@ -86,7 +86,7 @@ impl FolderDisk {
         }
         self.files.make_room();
         let handle = self.files.with_room(|| {
-            // The write lock is held while opening: a `remove` of the same name comes before or after, never in between.
+            // The write lock is held while opening: a `remove` of the same name happens before or after, never in between.
             let mut handles = self.handles.write().unwrap_or_else(PoisonError::into_inner);
             if let Some(handle) = handles.get(name) {
                 return Ok(Arc::clone(handle));
@@ -132,7 +132,7 @@ impl FileHandle {
     }
 }
 
-/// Fills `buffer` by reading on until it is full or there is nothing more.
+/// Fills `buffer` by repeated reads until it is full or the file ends.
 fn fill(
     buffer: &mut [u8],
     offset: u64,
@@ -178,7 +178,7 @@ impl Disk for FolderDisk {
         handle.touch();
         fill(buffer, offset, |rest, offset| {
             let read = preadv2(&handle.file, &mut [io::IoSliceMut::new(rest)], offset, ReadWriteFlags::NOWAIT);
-            // A file system that does not know the question answers it with something else.
+            // A file system without support returns another error.
             read.map_err(|cause| match cause {
                 Errno::INTR => io::ErrorKind::Interrupted.into(),
                 _ => io::ErrorKind::WouldBlock.into(),
@@ -195,7 +195,7 @@ impl Disk for FolderDisk {
         let handle = self.handle(name, true)?;
         match fallocate(&handle.file, FallocateFlags::empty(), 0, bytes) {
             Ok(()) => Ok(()),
-            // A file system that cannot: zeros take up space too.
+            // Without support: zeros occupy space too.
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
                 write_zeros(bytes, |offset, zeros| handle.write(offset, zeros))
             }
@@ -228,7 +228,7 @@ impl Disk for FolderDisk {
     }
 }
 
-/// The space of the volume that a folder lies on; `None` where the file system does not say.
+/// The space of a folder's volume; `None` if the file system does not report it.
 pub fn volume_space(folder: &Path) -> io::Result<Option<VolumeSpace>> {
     Ok(space_of(&statvfs(folder)?))
 }
@@ -236,11 +236,11 @@ pub fn volume_space(folder: &Path) -> io::Result<Option<VolumeSpace>> {
 fn space_of(volume: &StatVfs) -> Option<VolumeSpace> {
     let bytes = |blocks: u64| blocks.saturating_mul(volume.f_frsize);
     let space = VolumeSpace { free: bytes(volume.f_bavail), total: bytes(volume.f_blocks) };
-    // Some network file systems do not know.
+    // Some network file systems report zeros.
     (space.total > 0).then_some(space)
 }
 
-/// Creates a folder and those above it, for their owner alone; what is written into it must not vanish with its name.
+/// Creates a folder and those above it, only for their owner; durably, so that its contents are not lost with its name.
 fn create_durably(folder: &Path) -> io::Result<()> {
     if folder.as_os_str().is_empty() || folder.is_dir() {
         return Ok(());
@@ -254,7 +254,7 @@ fn create_durably(folder: &Path) -> io::Result<()> {
     File::open(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })?.sync_all()
 }
 
-/// A data folder held by this process; let go when dropped.
+/// A data folder locked by this process; unlocked when dropped.
 #[derive(Debug)]
 pub struct FolderLock {
     file: File,
@@ -264,7 +264,7 @@ impl FolderLock {
     /// The lock's file in the data folder.
     pub const FILE: &'static str = "LOCK";
 
-    /// Takes the folder, creating it if it is missing. [`LogError::Locked`] if another process (or this one) has it.
+    /// Locks the folder, and creates it if it is missing. [`LogError::Locked`] if another process (or this one) has the lock.
     pub fn acquire(folder: &Path) -> Result<Self, LogError> {
         create_durably(folder)?;
         let path = folder.join(Self::FILE);
@@ -278,7 +278,7 @@ impl FolderLock {
 }
 
 impl Drop for FolderLock {
-    /// Unlocks by word, not by closing: a child process forked a moment ago may still hold a copy of the open file.
+    /// Unlocks explicitly instead of by closing: a child process forked a moment ago may still have a copy of the open file.
     fn drop(&mut self) {
         let _ = self.file.unlock();
     }

@@ -1,6 +1,6 @@
-//! A frame: one record as it lies in a segment. Encoder and decoder side by side; drawn in `docs/format.md`.
+//! A frame: one record in a segment. Encoder and decoder; `docs/format.md` describes the bytes.
 //!
-//! - The header's checksum starts from the segment's salt, which no publisher knows: a body cannot imitate a frame.
+//! - The header's checksum starts from the segment's salt, which no publisher knows: a body cannot look like a frame.
 //! - Header and body have their own checksums, so that a header can be trusted without reading its body.
 
 use crate::{AggregateMark, EventFacets, IdempotencyMark, Record, RecordHeader, TopicNumber};
@@ -8,7 +8,7 @@ use bytes::{Buf, BufMut};
 use contract::{AggregateSequence, Position, Sequence};
 use std::fmt;
 
-/// The part of the header every frame has.
+/// The part of the header that every frame has.
 const FIXED_BYTES: usize = 64;
 /// The longest header: with facets, aggregate and idempotency.
 pub(crate) const HEADER_BYTES_MAX: usize = FIXED_BYTES + FACETS_BYTES + 2 * MARK_BYTES;
@@ -20,7 +20,7 @@ pub(crate) const MARKER: [u8; 2] = [0xEB, 0x0F];
 const FACETS_BYTES: usize = 32;
 const MARK_BYTES: usize = 24;
 const VERSION: u8 = 1;
-/// Where the header's own checksum stands; it is left out of itself.
+/// The offset of the header's own checksum, which does not cover itself.
 const CHECKSUM_AT: usize = 8;
 const CHECKSUM_END: usize = 12;
 
@@ -29,12 +29,12 @@ const FACETS: u8 = 2;
 const AGGREGATE: u8 = 4;
 const IDEMPOTENCY: u8 = 8;
 
-/// A record's place in the append it came with.
+/// A record's place in its batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BatchSlot {
     /// Its number in the batch, from 0.
     pub(crate) index: u32,
-    /// Whether the batch ends with it.
+    /// Whether it is the last of the batch.
     pub(crate) last: bool,
 }
 
@@ -57,13 +57,13 @@ pub(crate) struct FrameHeader {
 pub(crate) enum FrameFlaw {
     /// They end before the frame does.
     Short,
-    /// They do not begin like one.
+    /// They do not begin with the marker.
     Marker,
     /// The header's checksum does not match it.
     HeaderChecksum,
     /// The body's checksum does not match it.
     BodyChecksum,
-    /// The checksum is right but a field is not: another version, or a bug.
+    /// The checksum matches but a field is unknown: another version, or a bug.
     Field,
 }
 
@@ -74,7 +74,7 @@ impl fmt::Display for FrameFlaw {
             Self::Marker => "no record begins here",
             Self::HeaderChecksum => "a record's header does not match its checksum",
             Self::BodyChecksum => "a record's body does not match its checksum",
-            Self::Field => "a record's header holds what this version does not know",
+            Self::Field => "a record's header has a field that this version does not know",
         })
     }
 }
@@ -112,7 +112,7 @@ pub(crate) fn encode(record: &Record, slot: BatchSlot, salt: u32, out: &mut Vec<
     out.put_slice(body);
 }
 
-/// Reads the header of the frame `bytes` begin with; its body may lie beyond them.
+/// Decodes the header of the frame at the beginning of `bytes`; they need not contain its body.
 pub(crate) fn decode(bytes: &[u8], salt: u32) -> Result<FrameHeader, FrameFlaw> {
     let mut fields = bytes.get(..FIXED_BYTES).ok_or(FrameFlaw::Short)?;
     let marker = [take(fields.try_get_u8())?, take(fields.try_get_u8())?];
@@ -156,7 +156,7 @@ impl FrameHeader {
         self.header_bytes + self.body_bytes
     }
 
-    /// Whether `body` is what was written.
+    /// Checks `body` against its checksum.
     pub(crate) fn check(&self, body: &[u8]) -> Result<(), FrameFlaw> {
         if body.len() < self.body_bytes {
             Err(FrameFlaw::Short)
@@ -167,7 +167,7 @@ impl FrameHeader {
         }
     }
 
-    /// The first position of the batch it came with.
+    /// The first position of its batch.
     pub(crate) fn batch_start(&self) -> u64 {
         self.header.position.get().wrapping_sub(u64::from(self.slot.index))
     }

@@ -1,7 +1,7 @@
-//! Walking a segment frame by frame, as recovery, rebuilding and verifying do.
+//! Reading a segment frame by frame, for recovery, rebuilding an index and verifying.
 //!
-//! - Frames stand one behind the other from the head on; where the rest of the file is zeros, there are no more.
-//! - Nothing is decided here: a flaw is named with its offset, what it means depends on who walks.
+//! - Frames follow each other after the head; if the rest of the file is zeros, there are no more.
+//! - Nothing is decided here: a flaw is reported with its offset, and its meaning depends on the caller.
 
 use super::frame::{self, FrameFlaw, FrameHeader, HEADER_BYTES_MAX, MARKER};
 use super::index::LiveIndex;
@@ -12,7 +12,7 @@ use std::io;
 /// Bytes read at once.
 const WINDOW_BYTES: usize = 1024 * 1024;
 
-/// A frame met on the way.
+/// A frame that was found.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ScannedFrame {
     /// Where it begins.
@@ -23,19 +23,19 @@ pub(crate) struct ScannedFrame {
     pub(crate) body: Result<(), FrameFlaw>,
 }
 
-/// What a walk comes to next.
+/// The result of a step.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "looked at where it is made, one at a time")]
+#[expect(clippy::large_enum_variant, reason = "used where it is created, one at a time")]
 pub(crate) enum ScanStep {
     /// A frame.
     Frame(ScannedFrame),
     /// Nothing but zeros, or the end of the file.
     End,
-    /// Bytes that are no frame.
+    /// Bytes that are not a frame.
     Flaw(FrameFlaw),
 }
 
-/// A walk along one file.
+/// A scan of one file.
 pub(crate) struct FrameScanner<'a> {
     disk: &'a dyn Disk,
     file: String,
@@ -47,14 +47,14 @@ pub(crate) struct FrameScanner<'a> {
     window_at: u64,
 }
 
-/// Reads a segment's head. `None` where it is not one.
+/// Reads a segment's head. `None` if it is not valid.
 pub(crate) fn read_head(disk: &dyn Disk, name: SegmentName) -> io::Result<Option<SegmentHead>> {
     let mut bytes = [0; HEAD_BYTES];
     let filled = disk.read(&name.file(), 0, &mut bytes)?;
     Ok(if filled == HEAD_BYTES { SegmentHead::decode(&bytes, name) } else { None })
 }
 
-/// Whether a file holds nothing but zeros from `offset` on.
+/// Whether a file contains only zeros from `offset` on.
 pub(crate) fn zeros_from(disk: &dyn Disk, file: &str, mut offset: u64) -> io::Result<bool> {
     let mut window = vec![0; WINDOW_BYTES];
     loop {
@@ -69,8 +69,8 @@ pub(crate) fn zeros_from(disk: &dyn Disk, file: &str, mut offset: u64) -> io::Re
     }
 }
 
-/// Indexes a sealed segment by its headers; the place of what is no frame, if there is such. Bodies are left for their
-/// readers to check: a bad one spoils only itself.
+/// Indexes a sealed segment by its headers; the inner error is the offset of bytes that are not a frame. Bodies are verified
+/// when they are read: a bad one affects only its record.
 pub(crate) fn index(disk: &dyn Disk, head: &SegmentHead) -> io::Result<Result<LiveIndex, (u64, FrameFlaw)>> {
     let mut live = LiveIndex::new(head.name.base, HEAD_BYTES as u64);
     let mut walk = FrameScanner::headers(disk, head);
@@ -84,12 +84,12 @@ pub(crate) fn index(disk: &dyn Disk, head: &SegmentHead) -> io::Result<Result<Li
 }
 
 impl<'a> FrameScanner<'a> {
-    /// A walk that checks headers and bodies.
+    /// A scan that verifies headers and bodies.
     pub(crate) fn whole(disk: &'a dyn Disk, head: &SegmentHead) -> Self {
         Self::new(disk, head, true)
     }
 
-    /// A walk that trusts bodies.
+    /// A scan that does not verify bodies.
     pub(crate) fn headers(disk: &'a dyn Disk, head: &SegmentHead) -> Self {
         Self::new(disk, head, false)
     }
@@ -125,13 +125,13 @@ impl<'a> FrameScanner<'a> {
         Ok(ScanStep::Frame(ScannedFrame { offset, frame, body }))
     }
 
-    /// Goes on at another place.
+    /// Continues at another offset.
     pub(crate) fn resume(&mut self, offset: u64) {
         self.offset = offset;
     }
 
-    /// The first frame header anywhere from `offset` on for which `wanted` holds. The salt makes sure that it is one,
-    /// and not a body that looks like one.
+    /// The first frame header from `offset` on that `wanted` accepts. The salt ensures that it is a header, and not a body that
+    /// looks like one.
     pub(crate) fn search(mut self, offset: u64, wanted: impl Fn(&FrameHeader) -> bool) -> io::Result<Option<u64>> {
         self.offset = offset;
         self.window.clear();
@@ -152,7 +152,7 @@ impl<'a> FrameScanner<'a> {
         }
     }
 
-    /// Up to `bytes` bytes from the current place on; fewer only where the file ends.
+    /// Up to `bytes` bytes from the current offset; fewer only at the end of the file.
     fn view(&mut self, bytes: usize) -> io::Result<&[u8]> {
         let start = self.offset.wrapping_sub(self.window_at) as usize;
         if self.window.len() < start.saturating_add(bytes) {

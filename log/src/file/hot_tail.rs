@@ -1,12 +1,12 @@
-//! The hot tail: the last records appended, in RAM as they were handed in.
+//! The hot tail: the last appended records, in RAM.
 //!
-//! A reader woken by an append finds them here without touching the disk. Positions in it are dense up to the tail.
+//! A reader that an append woke finds them here without reading the disk. Positions in it are dense up to the tail.
 
 use crate::{ReadRange, Record, TopicNumber};
 use contract::{Position, Sequence};
 use std::collections::{HashMap, VecDeque};
 
-/// What a record costs beside its body.
+/// Bytes of a record without its body.
 const OVERHEAD_BYTES: usize = 256;
 
 /// The last records, up to a number of bytes.
@@ -14,7 +14,7 @@ const OVERHEAD_BYTES: usize = 256;
 pub(crate) struct HotTail {
     bytes_max: usize,
     bytes: usize,
-    /// The position the first record has.
+    /// The position of the first record.
     first: Position,
     records: VecDeque<Record>,
     /// Positions of each topic's records.
@@ -22,12 +22,12 @@ pub(crate) struct HotTail {
 }
 
 impl HotTail {
-    /// An empty one behind `tail`.
+    /// An empty hot tail behind `tail`.
     pub(crate) fn new(tail: Position, bytes_max: usize) -> Self {
         Self { bytes_max, bytes: 0, first: tail.next(), records: VecDeque::new(), topics: HashMap::new() }
     }
 
-    /// Adds the record behind the last one, letting go of the oldest ones.
+    /// Adds the next record, and drops the oldest ones beyond the limit.
     pub(crate) fn push(&mut self, record: Record) {
         self.bytes += cost(&record);
         self.topics.entry(record.header.topic).or_default().push_back(record.header.position);
@@ -52,7 +52,7 @@ impl HotTail {
         self.records.get(usize::try_from(at).ok()?)
     }
 
-    /// The records of `range`, if all of them are here. Of topics that can be told only where the next sequence is.
+    /// The records of `range`, if all of them are here. For a topic that is known only if its next sequence is here.
     pub(crate) fn range(&self, range: ReadRange) -> Option<Box<dyn Iterator<Item = &Record> + '_>> {
         match range {
             ReadRange::All(after) => {

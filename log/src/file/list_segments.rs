@@ -1,4 +1,4 @@
-//! Which segments hold a topic's records, as people and tools see them.
+//! The segments that hold a topic's records, as the API lists them.
 
 use super::LOG_FOLDER;
 use super::index::{LookupError, TopicSummary};
@@ -7,11 +7,11 @@ use super::state::SharedLog;
 use crate::{LogError, ReadLimit, ReadRange, RecordHeader, TopicNumber};
 use contract::{Segment, Sequence, Timestamp};
 
-/// How often the list may start again because records were removed under it.
+/// How often the listing may restart because records were removed during it.
 const RETRIES_MAX: usize = 100;
 
 impl SharedLog {
-    /// The runs of a topic's records, oldest first, without what was removed.
+    /// The runs of a topic's records, oldest first, without removed ones.
     pub(crate) fn segments(&self, topic: TopicNumber) -> Result<Vec<Segment>, LogError> {
         let mut retries = 0;
         loop {
@@ -45,7 +45,7 @@ impl SharedLog {
     fn first_behind(&self, topic: TopicNumber, removed: Sequence) -> Result<RecordHeader, LookupError> {
         match self.read_headers(ReadRange::Topic(topic, removed), ReadLimit { records: 1, bytes: 0 }) {
             Ok(headers) => headers.first().copied().ok_or(LookupError::Gone),
-            // Removed meanwhile: start again.
+            // Removed in the meantime: start again.
             Err(LogError::Trimmed(_)) => Err(LookupError::Gone),
             Err(error) => Err(error.into()),
         }
@@ -64,7 +64,7 @@ impl SharedLog {
     }
 }
 
-/// Where a file lies within its data folder, as a URL. Where that folder is concerns nobody who asks for events.
+/// A file's path within its data folder, as a URL. The path of the folder is not shown to clients.
 fn location(file: &str) -> String {
     format!("file://{LOG_FOLDER}/{file}")
 }

@@ -24,7 +24,7 @@ use super::trim_marks::TrimMarks;
 use crate::LogError;
 use std::sync::Arc;
 
-/// Merges in one go; further ones wait for the next chore.
+/// Merges in one go; further ones wait for the next task.
 const MERGES_MAX: usize = 4;
 
 impl BackgroundWorker {
@@ -49,7 +49,7 @@ impl BackgroundWorker {
                 Ok(MergeOutcome::Damaged(segment)) => self.note_damaged(&segment),
                 Ok(MergeOutcome::Skipped) | Err(LookupError::Gone | LookupError::BadIndex) => return,
                 Err(LookupError::Failed(error)) => {
-                    tracing::warn!(%error, "small segments were not merged; it is tried again");
+                    tracing::warn!(%error, "small segments were not merged; it is retried");
                     return;
                 }
             }

@@ -1,18 +1,18 @@
-//! The file engine: one append-only sequence of segment files in a folder. Its bytes are drawn in `docs/format.md`.
+//! The file engine: an append-only sequence of segment files in a folder. `docs/format.md` describes the bytes.
 //!
-//! - An append is one write and one sync, by one thread; nothing is shown before the sync.
-//! - A sealed segment never changes. Its index is a cache: lost or bad, it is rebuilt from the records.
-//! - Removal is a durable mark first; space comes back in the background, by dropping or rewriting whole files.
-//! - Only the end of the last append can be torn, and is cut on opening. Anything else that is wrong is damage: named,
-//!   never guessed at.
+//! - An append is one write and one sync, by one thread; nothing is visible before the sync.
+//! - A sealed segment never changes. Its index is a cache: if it is missing or bad, it is rebuilt from the records.
+//! - A removal writes a durable mark; the space is freed in the background, by dropping, rewriting and merging files.
+//! - Only the end of the last append can be torn, and is cut off on opening. Anything else that is wrong is damage: it is
+//!   reported with file and offset, never guessed at.
 //!
 //! ```text
-//!  append ──▶ log's thread ──▶ write, fdatasync ──▶ state (index, hot tail) ──▶ tail ──▶ answer
+//!  append ──▶ log's thread ──▶ write, fdatasync ──▶ state (index, hot tail) ──▶ tail ──▶ return
 //!                                     │ roll                   ▲
 //!                                     ▼                        │
-//!  remove ──▶ trimmed.n ──▶        keeper: write .idx, rewrite, drop
+//!  remove ──▶ trimmed.n ──▶        background: write .idx, rewrite, merge, drop
 //!
-//!  read ──▶ hot tail, in RAM ──else──▶ segment by segment: index ──▶ places ──▶ one large read ──▶ checked records
+//!  read ──▶ hot tail, in RAM ──else──▶ segment by segment: index ──▶ locations ──▶ one large read ──▶ checked records
 //! ```
 
 mod background;
@@ -77,22 +77,22 @@ use writer::LogWriter;
 
 /// The folder of the log inside a data folder.
 pub const LOG_FOLDER: &str = "log";
-/// The folder inside a data folder below which other data folders lie, of topics with a log of their own.
+/// The folder inside a data folder that contains other data folders, of topics with a log of their own.
 pub const SIDE_LOGS_FOLDER: &str = "logs";
 /// Offsets in a segment must fit in 32 bits, with the longest batch behind the longest segment.
 const SEGMENT_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
-/// How a log is kept.
+/// The options of a log in files.
 #[derive(Debug, Clone)]
 pub struct FileLogOptions {
-    /// A segment that has grown to this many bytes is sealed and the next begun. At most 1 GiB.
+    /// A segment that has grown to this many bytes is sealed, and the next one begins. At most 1 GiB.
     pub segment_bytes: u64,
     /// Bytes of the last records kept in RAM for readers at the tail.
     pub tail_cache_bytes: usize,
-    /// The last position known to have been acknowledged, 0 where nobody knows. What is wrong at or below it is damage,
-    /// never a torn append.
+    /// The last position known to have been acknowledged, 0 if unknown. Anything wrong at or below it is damage, never a torn
+    /// append.
     pub acknowledged: Position,
-    /// Bytes kept on the disk for freeing space when it is full; 0: none.
+    /// Bytes reserved on the disk for freeing space when it is full; 0: none.
     pub reserve_bytes: u64,
     /// How much space must be free on its volume.
     pub space_limits: SpaceLimits,
@@ -100,9 +100,9 @@ pub struct FileLogOptions {
     pub watched_folders: Vec<PathBuf>,
     /// How long the bytes of removed records may stay in the files; `None`: until half of a segment is removed.
     pub erase_within: Option<Duration>,
-    /// The wall clock, in milliseconds since 1970. Needed with `erase_within`; it stands still unless one is given.
+    /// The wall clock, in milliseconds since 1970. Needed with `erase_within`; the default stands still.
     pub now: fn() -> i64,
-    /// Bounds the files it keeps open, together with whoever else has this value.
+    /// Bounds the files that it keeps open, together with the other logs that share this value.
     pub open_files: Arc<OpenFiles>,
 }
 
@@ -128,22 +128,22 @@ impl FileLogOptions {
     }
 }
 
-/// A log in files. Dropping it finishes what was begun and lets go of the folder.
+/// A log in files. Dropping it finishes work that has begun and releases the folder.
 pub struct FileLog {
     shared: Arc<SharedLog>,
-    /// One append at a time. The keeper has it too, to seal the growing segment.
+    /// One append at a time. The background thread has it too, to seal the growing segment.
     writer: Arc<Mutex<LogWriter>>,
-    /// The keeper's.
+    /// The background thread.
     thread: Option<JoinHandle<()>>,
     cuts: Vec<FileDamage>,
-    /// Let go last.
+    /// Released last.
     _lock: Option<FolderLock>,
 }
 
 impl FileLog {
     /// Opens the log of a data folder, which belongs to this process until the log is dropped.
     ///
-    /// [`LogError::Locked`] if another has it; [`LogError::Damaged`] if it is damaged: nothing was changed then.
+    /// [`LogError::Locked`] if another process has it; [`LogError::Damaged`] if it is damaged: then nothing was changed.
     pub fn open_folder(folder: &Path, options: FileLogOptions) -> Result<Self, LogError> {
         let lock = FolderLock::acquire(folder)?;
         let disk = FolderDisk::open_with(&folder.join(LOG_FOLDER), Arc::clone(&options.open_files))?;
@@ -151,23 +151,23 @@ impl FileLog {
         Self::start(Arc::new(disk), path, options, &CutFolder::In(folder), Some(lock))
     }
 
-    /// Opens the log on any disk. Nobody else may use it meanwhile.
+    /// Opens the log on any disk, which nothing else may use in the meantime.
     pub fn open(disk: Arc<dyn Disk>, options: FileLogOptions) -> Result<Self, LogError> {
         let beside = Arc::clone(&disk);
         Self::start(disk, PathBuf::new(), options, &CutFolder::On(&beside), None)
     }
 
-    /// What was cut off when it was opened: a torn append that nobody was told of.
+    /// What was cut off when it was opened: a torn append that was never acknowledged.
     #[must_use]
     pub fn cuts(&self) -> &[FileDamage] {
         &self.cuts
     }
 
-    /// Waits until the background work asked for so far is done.
+    /// Waits until the background work requested so far is done.
     pub async fn settle(&self) {
         let (done, is_done) = mpsc::channel();
         let _ = self.shared.chores.send(BackgroundTask::Settle(done));
-        // An error says that the keeper is gone, and with it its work.
+        // An error means that the background thread has ended, and its work with it.
         let _ = blocking(move || Ok(is_done.recv().is_ok())).await;
     }
 
@@ -196,7 +196,7 @@ impl FileLog {
             tracing::error!("the disk is full: there is no room for the reserve, and only what frees space is stored");
         }
         shared.space.look(&*shared.disk);
-        // Indexes and removals that the last run did not get to.
+        // Indexes and removals that the last run did not finish.
         let _ = shared.chores.send(BackgroundTask::Tidy);
         shared.note_unerased();
         Ok(Self { shared, writer, thread, cuts, _lock: lock })
@@ -205,7 +205,7 @@ impl FileLog {
 
 impl Log for FileLog {
     fn append(&self, after: Position, batch: Vec<Record>) -> BoxFuture<'_, Result<(), LogError>> {
-        // Here and now, on the thread that polls: handing it to another thread would leave the disk idle twice a batch.
+        // On the thread that polls: handing it to another thread would leave the disk idle twice per batch.
         Box::pin(async move { self.writer.lock().unwrap_or_else(PoisonError::into_inner).append(after, batch) })
     }
 
@@ -290,12 +290,12 @@ impl Log for FileLog {
 }
 
 impl SharedLog {
-    /// Marks records as removed, durably, and leaves giving their space back to the keeper.
+    /// Marks records as removed, durably; the background thread frees their space.
     fn remove(&self, topic: TopicNumber, through: Sequence) -> Result<(), LogError> {
         let mut file = self.marks_file.lock().unwrap_or_else(PoisonError::into_inner);
         let trim_marks = {
             let state = self.state();
-            // What is appended later is not meant.
+            // Records that are appended later are not removed.
             state.trim_marks.with_removed(topic, through.min(state.last_sequence(topic)))
         };
         let Some(mut trim_marks) = trim_marks else { return Ok(()) };
@@ -310,7 +310,7 @@ impl SharedLog {
 }
 
 impl SharedLog {
-    /// Notes since when something is to be erased, where the marks do not say so: they are of an older version.
+    /// Notes since when something has to be erased, if the marks, of an older version, do not say so.
     fn note_unerased(&self) {
         let mut file = self.marks_file.lock().unwrap_or_else(PoisonError::into_inner);
         let trim_marks = {
@@ -334,13 +334,13 @@ impl Drop for FileLog {
     fn drop(&mut self) {
         let _ = self.shared.chores.send(BackgroundTask::Stop);
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so.
+            // A panic of the thread has been logged.
             let _ = thread.join();
         }
     }
 }
 
-/// Does disk work where it does not hold up a runtime's tasks.
+/// Does disk work on a thread where it does not block a runtime's tasks.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, LogError> + Send + 'static,
 ) -> Result<T, LogError> {

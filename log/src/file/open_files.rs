@@ -1,12 +1,11 @@
 //! The open files of all logs of a process, within one bound.
 //!
-//! - A file is opened when it is first used and stays open. Past the bound the least recently used one is closed, whichever
+//! - A file is opened when it is first used and stays open. Beyond the bound the least recently used one is closed, whichever
 //!   log it belongs to.
-//! - A file that was written and not synced since stays open: a sync through a later descriptor could miss that a write-back
-//!   failed.
-//! - A few descriptors are held in reserve. Where the process or the system has no more, they are given up one by one, so that
-//!   an append that has to begin a segment does not depend on what else is open.
-//! - Opening that fails for want of descriptors is tried again for a short time. It has changed nothing.
+//! - A file that was written and not synced since stays open: a sync over a later descriptor could miss a failed write-back.
+//! - A few descriptors are kept in reserve. If the process or the system has no more, they are freed one by one, so that an
+//!   append that has to begin a segment does not depend on other open files.
+//! - Opening that fails because no descriptor is left is retried for a short time. It has changed nothing.
 
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -17,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::thread;
 use std::time::Duration;
 
-/// Files kept open where nobody says how many.
+/// The default for how many files stay open.
 pub const OPEN_FILES_DEFAULT: usize = 128;
 /// Descriptors held in reserve.
 const SPARES: usize = 4;
@@ -25,7 +24,7 @@ const SPARES: usize = 4;
 const FIRST_WAIT: Duration = Duration::from_millis(1);
 /// No wait is longer: about a quarter of a second in all.
 const LAST_WAIT: Duration = Duration::from_millis(128);
-/// How often room is made for one file before it counts as a wait.
+/// How often a descriptor is freed for one file before a wait.
 const MADE_ROOM_MAX: usize = 64;
 
 /// The open files of one disk, by name.
@@ -36,7 +35,7 @@ pub(crate) type FileHandles = RwLock<HashMap<String, Arc<FileHandle>>>;
 pub struct OpenFiles {
     max: usize,
     count: AtomicUsize,
-    /// Counts uses; what was used longest ago has the smallest number.
+    /// Counts uses; the least recently used file has the smallest number.
     uses: AtomicU64,
     disks: Mutex<Vec<Weak<FileHandles>>>,
     spares: Mutex<Vec<File>>,
@@ -55,7 +54,7 @@ pub(crate) struct FileHandle {
 }
 
 impl OpenFiles {
-    /// Keeps at most about `max` files open: those that are in use right now are not closed.
+    /// Keeps at most about `max` files open: those that are in use at the moment are not closed.
     #[must_use]
     pub fn new(max: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -88,12 +87,12 @@ impl OpenFiles {
         Ok(FileHandle { file, length, is_unsynced, used, files: Arc::clone(self) })
     }
 
-    /// Closes what was used longest ago until there is room for one more.
+    /// Closes the least recently used files until there is room for one more.
     pub(crate) fn make_room(&self) {
         while self.count() >= self.max && self.close_oldest() {}
     }
 
-    /// Does `open`, which takes a descriptor. Where there is none, makes room and tries again, for a short time.
+    /// Calls `open`, which takes a descriptor. If none is left, frees one and retries, for a short time.
     pub(crate) fn with_room<T>(&self, mut open: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         let (mut wait, mut made_room) = (FIRST_WAIT, 0);
         loop {
@@ -113,7 +112,7 @@ impl OpenFiles {
         }
     }
 
-    /// Takes up the reserve again, as far as there are descriptors.
+    /// Refills the reserve, as far as there are descriptors.
     pub(crate) fn refill(&self) {
         let Ok(mut spares) = self.spares.try_lock() else { return };
         while spares.len() < SPARES
@@ -123,16 +122,16 @@ impl OpenFiles {
         }
     }
 
-    /// Frees one descriptor; whether there was one to free.
+    /// Frees one descriptor; returns whether there was one.
     fn free_one_descriptor(&self) -> bool {
         self.close_oldest() || self.spares.lock().unwrap_or_else(PoisonError::into_inner).pop().is_some()
     }
 
-    /// Closes the file that was used longest ago, of those that nobody uses; whether there was one.
+    /// Closes the least recently used file that is not in use; returns whether there was one.
     fn close_oldest(&self) -> bool {
         let disks = self.disks.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let disks: Vec<_> = disks.iter().filter_map(Weak::upgrade).collect();
-        // A disk whose lock is taken is opening a file or removing one: it is passed over.
+        // A disk whose lock is taken is opening or removing a file: it is skipped.
         let oldest = disks.iter().filter_map(|disk| {
             let handles = disk.try_read().ok()?;
             let idle = handles.iter().filter(|(_, handle)| FileHandle::is_idle(handle));
@@ -153,7 +152,7 @@ impl OpenFiles {
 }
 
 impl FileHandle {
-    /// Marks it as used now.
+    /// Marks it as just used.
     pub(crate) fn touch(&self) {
         self.used.store(self.files.next_use(), Ordering::Relaxed);
     }
@@ -169,7 +168,7 @@ impl FileHandle {
         self.file.sync_data().inspect_err(|_| self.mark_unsynced())
     }
 
-    /// Whether it can be closed. Who uses it has cloned it under the lock of its disk, which the caller has.
+    /// Whether it can be closed. A user has cloned it under the lock of its disk, which the caller holds.
     fn is_idle(this: &Arc<Self>) -> bool {
         Arc::strong_count(this) == 1 && !this.is_unsynced.load(Ordering::Acquire)
     }

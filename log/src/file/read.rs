@@ -1,10 +1,10 @@
-//! Reading pages of records: from the hot tail if they are all there, else segment by segment from the disk.
+//! Reading pages of records: from the hot tail if all of them are there, otherwise segment by segment from the disk.
 //!
-//! - A small page that the system has in its cache is read where the caller is; only what the disk must fetch, or what is
-//!   large, goes to another thread, which costs two wake-ups.
-//! - A read goes in steps: under the lock find the next segment, outside it look up places and fetch them.
-//! - A segment rewritten or dropped meanwhile is simply looked for again; its numbers are the same.
-//! - Damage ends a page early; the read that starts at the damaged record is told.
+//! - A small page in the system's cache is read on the caller's thread; a large one, or one that must come from the disk, on
+//!   another thread, which costs two wake-ups.
+//! - A read is done in steps: find the next segment under the lock, then look up locations and fetch them without it.
+//! - If a segment was rewritten, merged or dropped in the meantime, the step is repeated; the numbers are the same.
+//! - Damage ends a page early; a read that starts at the damaged record gets the error.
 
 use super::Disk;
 use super::disk::CachedOnlyDisk;
@@ -18,10 +18,10 @@ use contract::{AggregateSequence, Position, Sequence};
 use std::io;
 use std::sync::Arc;
 
-/// How often a segment may vanish under one read before we stop believing in rewrites.
+/// How often a segment may disappear during one read; more often is not explained by rewrites.
 const VANISHED_MAX: usize = 100;
 
-/// Pages up to this size are read where the caller is, if they are at hand: a fraction of a millisecond.
+/// Pages up to this size are read on the caller's thread if they are in the cache: a fraction of a millisecond.
 const CACHED_READ_LIMIT: ReadLimit = ReadLimit { records: 256, bytes: 256 * 1024 };
 
 /// The records read so far.
@@ -36,7 +36,7 @@ impl RecordPage {
         Self { records: Vec::new(), limit, bytes: 0 }
     }
 
-    /// Takes one more record; `false` if it does not fit.
+    /// Adds a record; `false` if it does not fit.
     fn take(&mut self, record: Record) -> bool {
         let bytes = self.bytes.saturating_add(record.body.len());
         if !self.records.is_empty() && (self.records.len() >= self.limit.records || bytes > self.limit.bytes) {
@@ -55,28 +55,28 @@ impl RecordPage {
         }
     }
 
-    /// Whether nothing more can fit. Bytes do not tell: an empty body always does.
+    /// Whether nothing more can fit. Bytes do not decide that: an empty body always fits.
     fn is_full(&self) -> bool {
         !self.records.is_empty() && self.room().records == 0
     }
 }
 
-/// Where the next records of a read lie.
+/// The segment with the next records of a read.
 enum SegmentSource {
     Sealed(Arc<SealedSegment>),
-    /// Places are looked up under the lock, since it grows.
+    /// Locations are looked up under the lock, because it grows.
     Active(SegmentHead, Vec<FrameLocation>),
 }
 
-/// One read, on its way.
+/// A read in progress.
 struct PageRead<'a> {
     shared: &'a SharedLog,
     disk: &'a dyn Disk,
-    /// On the caller's thread: large pages and repairs are left to one that may wait.
+    /// On the caller's thread: large pages and rebuilding indexes are left to a thread that may block.
     may_not_wait: bool,
-    /// Whether a body must be what was written; not where only headers are wanted.
+    /// Whether bodies are verified; not if only headers are needed.
     check_bodies: bool,
-    /// What is still to be read.
+    /// The rest of the range.
     range: ReadRange,
     page: RecordPage,
     /// Segments that end here or before have nothing more. Not by their first position: a segment that is merged with the one
@@ -85,7 +85,7 @@ struct PageRead<'a> {
 }
 
 impl SharedLog {
-    /// The page, if it can be answered without the disk.
+    /// The page, if the disk is not needed for it.
     pub(crate) fn read_hot(&self, range: ReadRange, limit: ReadLimit) -> Option<Result<Vec<Record>, LogError>> {
         let state = self.state();
         if let Some(error) = trimmed(&state, range) {
@@ -105,7 +105,7 @@ impl SharedLog {
         Some(Ok(page.records))
     }
 
-    /// The page, if it is small and the disk has all of it at hand.
+    /// The page, if it is small and all of it is in the system's cache.
     pub(crate) fn read_cached(&self, range: ReadRange, limit: ReadLimit) -> Option<Vec<Record>> {
         self.read_without_waiting(&CachedOnlyDisk(&*self.disk), range, limit)
     }
@@ -130,7 +130,7 @@ impl SharedLog {
         self.read_all(PageRead::new(self, &*self.disk, range, limit))
     }
 
-    /// The headers of the page, from the disk, whether or not its bodies are what was written.
+    /// The headers of the page, from the disk, even if bodies are damaged.
     pub(crate) fn read_headers(&self, range: ReadRange, limit: ReadLimit) -> Result<Vec<RecordHeader>, LogError> {
         let reading = PageRead { check_bodies: false, ..PageRead::new(self, &*self.disk, range, limit) };
         Ok(self.read_all(reading)?.into_iter().map(|record| record.header).collect())
@@ -149,17 +149,17 @@ impl SharedLog {
         }
     }
 
-    /// What a reader is told when looking again does not help.
+    /// The error after all retries have failed.
     pub(crate) fn lookup_failed(&self, miss: LookupError) -> LogError {
         match miss {
             LookupError::Failed(error) => error,
             LookupError::Gone | LookupError::BadIndex => {
-                io::Error::new(io::ErrorKind::NotFound, "a file of the log keeps vanishing").into()
+                io::Error::new(io::ErrorKind::NotFound, "a file of the log disappears again and again").into()
             }
         }
     }
 
-    /// Rebuilds a sealed segment's index from its records; the keeper writes it down.
+    /// Rebuilds a sealed segment's index from its records; the background thread writes it to its file.
     pub(crate) fn rebuild_index(&self, segment: &Arc<SealedSegment>) -> Result<(), LookupError> {
         let head = segment.head;
         let live = frame_scan::index(&*self.disk, &head)?
@@ -167,7 +167,7 @@ impl SharedLog {
         if let Some(summary) = live.summary() {
             let healed = SealedSegment { head, summary, index: SegmentIndex::Live(live) };
             self.state_mut().replace(segment, Arc::new(healed));
-            // Without a keeper the index stays in RAM, which serves as well.
+            // Without the background thread the index stays in RAM, which works as well.
             let _ = self.chores.send(super::background::BackgroundTask::Tidy);
         }
         Ok(())
@@ -180,7 +180,7 @@ impl<'a> PageRead<'a> {
         Self { shared, disk, may_not_wait: false, check_bodies: true, range, page, done: Position::ZERO }
     }
 
-    /// Reads on; `false` when the page is complete.
+    /// Reads from the next segment; `false` when the page is complete.
     fn step(&mut self) -> Result<bool, LookupError> {
         let (source, marks) = {
             let state = self.shared.state();
@@ -250,7 +250,7 @@ impl<'a> PageRead<'a> {
     }
 }
 
-/// What is left of a range once `number` was read.
+/// The rest of a range after `number` was read.
 fn behind(range: ReadRange, number: u64) -> ReadRange {
     match range {
         ReadRange::All(_) => ReadRange::All(Position(number)),
@@ -259,7 +259,7 @@ fn behind(range: ReadRange, number: u64) -> ReadRange {
     }
 }
 
-/// Whether a range begins in what was removed.
+/// The error of a range that begins among removed records.
 fn trimmed(state: &LogState, range: ReadRange) -> Option<LogError> {
     let ReadRange::Topic(topic, after) = range else { return None };
     let removed = state.trim_marks.removed_through(topic);
@@ -282,16 +282,16 @@ mod tests {
         log.append(Position::ZERO, batch).await.unwrap();
         let range = ReadRange::Topic(TopicNumber(1), Sequence(0));
         let limit = |records| ReadLimit { records, ..NO_LIMIT };
-        // As of a disk that has everything at hand.
+        // As if the disk had everything in its cache.
         let read =
             |records| log.shared.read_without_waiting(&*log.shared.disk, range, limit(records)).map(|page| page.len());
         assert_eq!(read(3), Some(3));
         assert_eq!(read(4), None, "it is large");
         assert_eq!(read(CACHED_READ_LIMIT.records + 1), None, "it may be large");
-        assert_eq!(log.shared.read_cached(range, limit(3)), None, "it is not at hand");
+        assert_eq!(log.shared.read_cached(range, limit(3)), None, "it is not in the cache");
     }
 
-    /// The hot tail is asked first and would have said so; a removal may come between the two.
+    /// The hot tail is read first and would have reported it; a removal may come between the two reads.
     #[tokio::test]
     async fn a_disk_read_that_begins_in_what_was_just_removed_is_told() {
         let log = FileLog::open(Arc::new(FaultDisk::new()), FileLogOptions::default()).unwrap();

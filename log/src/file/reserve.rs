@@ -10,6 +10,7 @@ use super::Disk;
 use super::disk::{VolumeSpace, discard, is_disk_full};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// Bytes of the reserve of a data folder at least.
 pub const RESERVE_BYTES: u64 = 8 * 1024 * 1024;
@@ -21,6 +22,8 @@ const FILE: &str = "reserve";
 /// The file that shows whether there is room, for a moment.
 const PROBE_FILE: &str = "reserve.probe";
 const PROBE_BYTES: u64 = 1024 * 1024;
+/// A log that an append has just found full stays so for at least this long: what was decided meanwhile has the reserve.
+const FULL_FOR: Duration = Duration::from_secs(1);
 /// Looking for room costs a write: at least every so many refusals are worth it.
 const LOOK_EVERY: u64 = 64;
 
@@ -39,6 +42,9 @@ pub(crate) struct DiskReserve {
     is_there: AtomicBool,
     /// An append found the disk full, and no room was found since.
     is_disk_full: AtomicBool,
+    /// When that was, in milliseconds since `made`.
+    full_at: AtomicU64,
+    made: Instant,
     /// How often the log was asked for room since there is none.
     refusals: AtomicU64,
 }
@@ -50,6 +56,8 @@ impl DiskReserve {
             bytes,
             is_there: AtomicBool::new(false),
             is_disk_full: AtomicBool::new(false),
+            full_at: AtomicU64::new(0),
+            made: Instant::now(),
             refusals: AtomicU64::new(0),
         }
     }
@@ -72,6 +80,10 @@ impl DiskReserve {
     /// Whether the keeper should look for room, at this one of the times the log was asked for some: often at first, then
     /// now and then.
     pub(crate) fn should_check_space(&self) -> bool {
+        let full_at = self.made + Duration::from_millis(self.full_at.load(Ordering::Relaxed));
+        if !self.is_missing() && full_at.elapsed() < FULL_FOR {
+            return false;
+        }
         let refusals = self.refusals.fetch_add(1, Ordering::Relaxed) + 1;
         refusals.is_power_of_two() || refusals.is_multiple_of(LOOK_EVERY)
     }
@@ -100,12 +112,16 @@ impl DiskReserve {
     }
 
     fn make(&self, disk: &dyn Disk) -> io::Result<()> {
-        if is_kept(disk, Some(self.bytes))? {
+        let before = kept_bytes(disk)?;
+        if before >= Some(self.bytes) {
             return Ok(());
         }
-        discard(disk, FILE)?;
-        disk.allocate(FILE, self.bytes)?;
-        disk.sync(Some(FILE))?;
+        let made = disk.allocate(FILE, self.bytes).and_then(|()| disk.sync(Some(FILE)));
+        match before {
+            // One of an earlier version, or of smaller segments, is better than none.
+            Some(before) if made.is_err() && before >= RESERVE_BYTES => disk.truncate(FILE, before)?,
+            _ => made?,
+        }
         disk.sync(None)
     }
 
@@ -133,6 +149,7 @@ impl DiskReserve {
         if let Err(cause) = &outcome
             && is_disk_full(cause)
         {
+            self.full_at.store(self.made.elapsed().as_millis() as u64, Ordering::Relaxed);
             self.is_disk_full.store(true, Ordering::Relaxed);
             tracing::error!("the disk is full: only what frees space is stored until there is room again");
         }
@@ -145,10 +162,9 @@ impl DiskReserve {
     }
 }
 
-/// Whether the file of a reserve is on the disk, of this size if one is given.
-pub(crate) fn is_kept(disk: &dyn Disk, bytes: Option<u64>) -> io::Result<bool> {
-    let is_reserve = |(name, length): &(String, u64)| name == FILE && bytes.is_none_or(|bytes| bytes == *length);
-    Ok(disk.list()?.iter().any(is_reserve))
+/// The size of the reserve's file, if there is one.
+pub(crate) fn kept_bytes(disk: &dyn Disk) -> io::Result<Option<u64>> {
+    Ok(disk.list()?.into_iter().find(|(name, _)| name == FILE).map(|(_, length)| length))
 }
 
 /// Whether a little can be written.

@@ -303,7 +303,8 @@ mod tests {
     fn only_what_was_removed_or_lost_may_be_missing() {
         let topic = TopicNumber(3);
         let trim_marks = TrimMarks::default().with_removed(topic, Sequence(5)).unwrap();
-        let trim_marks = trim_marks.with_lost(&[(topic, Sequence(8), Sequence(9)), (topic, Sequence(10), Sequence(10))]);
+        let trim_marks =
+            trim_marks.with_lost(&[(topic, Sequence(8), Sequence(9)), (topic, Sequence(10), Sequence(10))]);
         for (after, next, unexplained) in [
             (0, 6, None),
             (0, 7, Some(6)),

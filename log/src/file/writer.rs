@@ -1,12 +1,12 @@
 //! Appending: one batch after the other, each one write and one sync.
 //!
-//! - Checked first, then written, synced, shown, answered; nothing is shown before it is durable.
-//! - A failed write, sync or roll poisons: what is on disk is no longer known, so nothing more is appended until the log
-//!   is opened again. Reading goes on, up to the last durable position.
-//! - A write that found the disk full is none of these where the log keeps a reserve: what was written of it is cut off, and
-//!   the caller is told that the log is full.
-//! - A file that cannot be opened for want of descriptors is none of these: nothing was written, and the caller may try
-//!   the same again.
+//! - A batch is checked, written, synced, made visible, and then acknowledged; nothing is visible before it is durable.
+//! - A failed write, sync or roll poisons the log: the state of the disk is unknown, so nothing more is appended until the
+//!   log is opened again. Reading continues, up to the last durable position.
+//! - A write that fails because the disk is full does not poison a log with a reserve: its bytes are truncated, and the caller
+//!   gets the error that the log is full.
+//! - A file that cannot be opened because no descriptor is left does not poison it either: nothing was written, and the caller
+//!   may retry.
 //! - Work per record is kept small: encode, checksum, push.
 
 use super::background::BackgroundTask;
@@ -24,21 +24,21 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::Arc;
 
-/// Most bytes of one batch on disk; offsets in a segment must fit in 32 bits.
+/// The limit of bytes of one batch on disk; offsets in a segment must fit in 32 bits.
 const BATCH_BYTES_MAX: usize = 1024 * 1024 * 1024;
-/// A buffer that grew beyond this for one large batch is let go again.
+/// A buffer that grew beyond this for one large batch is freed.
 const BUFFER_BYTES_KEPT: usize = 8 * 1024 * 1024;
-/// The free space is looked at after this many bytes: faster than the keeper does where much is written.
+/// The free space is checked after this many bytes: more often than by the background thread under load.
 const WATCH_BYTES: u64 = 1024 * 1024;
 
-/// The one who appends.
+/// Appends batches.
 pub(crate) struct LogWriter {
     shared: Arc<SharedLog>,
     /// The batch as it goes to disk; reused.
     buffer: Vec<u8>,
     /// Bytes of each frame in it.
     frames: Vec<usize>,
-    /// Bytes written since the free space was last looked at here.
+    /// Bytes written since the free space was last checked here.
     unwatched_bytes: u64,
     /// Why nothing more is appended.
     poison: Option<Arc<io::Error>>,
@@ -46,16 +46,16 @@ pub(crate) struct LogWriter {
 
 /// Why a batch was not stored.
 enum StoreError {
-    /// There was no descriptor for its file, before anything of it was written.
+    /// No descriptor was left for its file, before anything of it was written.
     NotOpened(io::Error),
-    /// There was no room. What was written of it is taken back.
+    /// There was no room. What was written of it was truncated.
     NoRoom(io::Error),
     /// A write or sync failed.
     Failed(io::Error),
 }
 
 impl StoreError {
-    /// Of the first write to a file, which opens it. Writing itself does not ask for descriptors.
+    /// The failure of the first write to a file, which opens it. Further writes need no descriptor.
     fn of_first_write(cause: io::Error) -> Self {
         if is_out_of_files(&cause) { Self::NotOpened(cause) } else { Self::Failed(cause) }
     }
@@ -72,7 +72,7 @@ impl LogWriter {
         Self { shared, buffer: Vec::new(), frames: Vec::new(), unwatched_bytes: 0, poison: None }
     }
 
-    /// Checks the batch against the tail, then makes it durable and shows it.
+    /// Checks the batch against the tail, then makes it durable and visible.
     pub(crate) fn append(&mut self, after: Position, batch: Vec<Record>) -> Result<(), LogError> {
         if let Some(cause) = &self.poison {
             return Err(LogError::Poisoned(Arc::clone(cause)));
@@ -92,10 +92,10 @@ impl LogWriter {
         })
     }
 
-    /// Seals the growing segment and begins the next one, so that the sealed one can be rewritten; whether there was one to
-    /// seal. A next one that cannot be begun is taken away again, durably: appends go on in the segment before it, and a file
-    /// that came back after a power cut would claim their positions. Then nothing is poisoned. It finds no room on a full
-    /// disk: this is housekeeping, and the reserve is for freeing space.
+    /// Seals the growing segment and begins the next one, so that the sealed one can be rewritten; returns whether there was
+    /// one to seal. If the next one cannot be begun, its file is removed durably: appends continue in the segment before it,
+    /// and a file that reappears after a power cut would claim their positions. Then nothing is poisoned. On a full disk this
+    /// fails: it is maintenance, and the reserve is for freeing space.
     pub(crate) fn seal(&mut self) -> Result<bool, LogError> {
         if let Some(cause) = &self.poison {
             return Err(LogError::Poisoned(Arc::clone(cause)));
@@ -119,7 +119,7 @@ impl LogWriter {
         Ok(self.install(head))
     }
 
-    /// Everything that can be refused without writing.
+    /// Checks everything that can be refused without writing.
     fn admit(&self, after: Position, batch: &[Record]) -> Result<(), LogError> {
         let state = self.shared.state();
         if after != state.tail {
@@ -150,7 +150,7 @@ impl LogWriter {
             self.shared.space.look(&*self.shared.disk);
         }
         if sealed {
-            // Not before the batch is safe: an index can wait.
+            // After the batch is durable: an index can wait.
             let _ = self.shared.chores.send(BackgroundTask::Tidy);
         }
         if self.buffer.capacity() > BUFFER_BYTES_KEPT {
@@ -173,7 +173,7 @@ impl LogWriter {
         Ok(())
     }
 
-    /// A write failed. If only because there was no room, what is on disk is as it was before once `undo` is done.
+    /// Handles a failed write. If there was only no room, the disk is as before after `undo`.
     fn take_back(&self, cause: io::Error, undo: impl FnOnce() -> io::Result<()>) -> Result<(), StoreError> {
         if !self.shared.reserve.is_on() || !is_disk_full(&cause) {
             return Err(StoreError::of_first_write(cause));
@@ -193,13 +193,13 @@ impl LogWriter {
         }
     }
 
-    /// The segment the batch goes to; a new one where there is none or the last is full, and whether that was sealed.
+    /// The segment for the batch: a new one if there is none or the last is full; and whether that was sealed.
     fn segment_for(&self, batch: &[Record]) -> Result<(SegmentHead, bool), StoreError> {
         let (tail, time_floor) = {
             let state = self.shared.state();
             let has_room = |active: &&ActiveSegment| {
                 let is_small = active.index.bytes() < self.shared.options.segment_bytes_clamped();
-                // Where records behind it were lost, it ends before them: a segment has no holes until it is rewritten.
+                // If records behind it were lost, it ends before them: a segment has no holes until it is rewritten.
                 active.last() == state.tail && (active.index.count() == 0 || is_small)
             };
             if let Some(active) = state.active.as_ref().filter(has_room) {
@@ -221,7 +221,7 @@ impl LogWriter {
         Ok(self.sync_begun(head)?)
     }
 
-    /// Makes the head of a segment durable, and then its name.
+    /// Makes the head of a segment durable, then its name.
     fn sync_begun(&self, head: &SegmentHead) -> io::Result<()> {
         crash_point("roll.after_create");
         self.shared.disk.sync(Some(&head.name.file()))?;
@@ -231,7 +231,7 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Makes the segment the growing one; whether the one before was sealed.
+    /// Makes the segment the growing one; returns whether the one before was sealed.
     fn install(&self, head: SegmentHead) -> bool {
         let mut next = ActiveSegment::empty(head);
         let mut state = self.shared.state_mut();
@@ -255,7 +255,7 @@ fn check_numbers(after: Position, mut time: i64, batch: &[Record]) -> Result<(),
     let mut last = after;
     for Record { header, .. } in batch {
         if header.position != last.next() {
-            return Err(LogError::Misnumbered("positions must run densely from the tail"));
+            return Err(LogError::Misnumbered("positions must be dense from the tail"));
         }
         if header.time < time {
             return Err(LogError::Misnumbered("times must not fall"));
@@ -265,8 +265,8 @@ fn check_numbers(after: Position, mut time: i64, batch: &[Record]) -> Result<(),
     Ok(())
 }
 
-/// Sequences are the caller's business, but an index of falling ones would lead readers astray for ever, and it counts
-/// them in 32 bits from the first of the segment.
+/// The caller assigns sequences, but an index with decreasing ones would give wrong results permanently, and it counts them in
+/// 32 bits from the first of the segment.
 fn check_sequences(batch: &[Record], state: &LogState) -> Result<(), LogError> {
     let mut known: HashMap<TopicNumber, (Sequence, Sequence)> = HashMap::new();
     for run in batch.chunk_by(|one, next| one.header.topic == next.header.topic) {
@@ -277,10 +277,10 @@ fn check_sequences(batch: &[Record], state: &LogState) -> Result<(), LogError> {
         });
         for Record { header, .. } in run {
             if header.sequence <= last {
-                return Err(LogError::Misnumbered("sequences of a topic must rise"));
+                return Err(LogError::Misnumbered("sequences of a topic must increase"));
             }
             if header.sequence.get() - first.get() > u64::from(u32::MAX) {
-                return Err(LogError::Misnumbered("sequences of a topic must not leap"));
+                return Err(LogError::Misnumbered("sequences of a topic must not skip that many numbers"));
             }
             last = header.sequence;
         }
@@ -289,7 +289,7 @@ fn check_sequences(batch: &[Record], state: &LogState) -> Result<(), LogError> {
     Ok(())
 }
 
-/// Any number; only has to be unknown to who writes bodies.
+/// A random number that the authors of bodies do not know.
 fn random() -> u32 {
     RandomState::new().hash_one(0u8) as u32
 }

@@ -1,11 +1,11 @@
-//! Where records lie: by their number in a topic or aggregate, and by their id.
+//! Positions of records by their number in a topic or aggregate, and by their id.
 
 use contract::Position;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use std::collections::{BTreeSet, VecDeque};
 
-/// Where the numbers of one topic or aggregate lie, both rising.
+/// The positions of one topic's or aggregate's numbers; both ascend.
 pub(super) struct NumberIndex<N>(pub(super) VecDeque<(N, Position)>);
 
 impl<N> Default for NumberIndex<N> {
@@ -39,7 +39,7 @@ impl<N: Ord + Copy> NumberIndex<N> {
         self.0.range(self.count_through(number)..).map(|(_, position)| *position)
     }
 
-    /// The first position for which `earlier` does not hold; it holds for a front part.
+    /// The first position for which `earlier` is false; it is true for all before it.
     pub(super) fn first_not(&self, earlier: impl Fn(Position) -> bool) -> Option<Position> {
         self.0.get(self.0.partition_point(|(_, position)| earlier(*position))).map(|(_, position)| *position)
     }
@@ -51,11 +51,11 @@ impl<N: Ord + Copy> NumberIndex<N> {
     }
 }
 
-/// Where each id was stored first. 0 is no id.
+/// The position at which each id was stored first. 0 is no id.
 #[derive(Default)]
 pub(super) struct IdIndex {
     pub(super) first: HashMap<u128, Position>,
-    /// Where it was stored again: rare, and needed only once the first is removed.
+    /// Positions at which it was stored again: rare, and needed only after the first is removed.
     pub(super) again: BTreeSet<(u128, Position)>,
 }
 

@@ -1,22 +1,22 @@
-//! The records themselves, in chunks, so that some can leave the middle at the price of a short move.
+//! The records, in chunks, so that removing some from the middle moves only few others.
 
 use crate::Record;
 use contract::Position;
 use std::collections::VecDeque;
 
-/// Records in a chunk. Taking some out moves the others of their chunk, so chunks are short.
+/// Records in a chunk. Removing some moves the others of their chunk, so chunks are short.
 const CHUNK_RECORDS: usize = 256;
 
 /// The records left, in order of position.
 #[derive(Default)]
 pub(super) struct RecordChunks {
-    /// None is empty.
+    /// No chunk is empty.
     pub(super) chunks: VecDeque<RecordChunk>,
 }
 
 /// Neighbouring records, in order of position.
 pub(super) struct RecordChunk {
-    /// The position it was begun with; that record may be gone.
+    /// The position it began with; that record may have been removed.
     first: Position,
     pub(super) records: Vec<Record>,
 }
@@ -37,14 +37,14 @@ impl RecordChunks {
         self.chunks.iter().skip(self.chunk_of(position)).flat_map(move |chunk| chunk.behind(position))
     }
 
-    /// The first record stored at or after `time`; times rise along the log.
+    /// The first record stored at or after `time`; times do not decrease along the log.
     pub(super) fn since(&self, time: i64) -> Option<&Record> {
         let earlier = |record: &Record| record.header.time < time;
         let chunk = self.chunks.get(self.chunks.partition_point(|chunk| chunk.records.last().is_some_and(earlier)))?;
         chunk.records.get(chunk.records.partition_point(earlier))
     }
 
-    /// Takes out the records at `positions`, which rise.
+    /// Removes the records at `positions`, which ascend.
     pub(super) fn take(&mut self, mut positions: &[Position]) -> Vec<Record> {
         let mut taken = Vec::with_capacity(positions.len());
         let mut emptied = false;
@@ -65,7 +65,7 @@ impl RecordChunks {
         taken
     }
 
-    /// The chunk in which `position` lies, if it is still there.
+    /// The chunk that contains `position`, if it is still there.
     fn chunk_of(&self, position: Position) -> usize {
         self.chunks.partition_point(|chunk| chunk.first <= position).saturating_sub(1)
     }
@@ -87,9 +87,9 @@ impl RecordChunk {
         self.records.get(self.count_through(position)..).unwrap_or_default()
     }
 
-    /// How many records lie at or before `position`.
+    /// How many records there are up to `position`.
     fn count_through(&self, position: Position) -> usize {
-        // Where nothing was removed the answer is in the number itself.
+        // Without removals the index follows from the position.
         let guess = position.0.checked_sub(self.first.0).and_then(|distance| usize::try_from(distance).ok());
         if let Some(guess) = guess
             && self.records.get(guess).is_some_and(|record| record.header.position == position)
