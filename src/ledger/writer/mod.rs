@@ -23,6 +23,7 @@
 
 pub(super) mod appender;
 mod batch_size;
+pub(super) mod checkpoints;
 pub(super) mod command;
 mod inbox;
 mod outage;
@@ -32,10 +33,11 @@ use super::state::LedgerState;
 use super::{LedgerView, WriterMessage};
 use crate::clock::LogClock;
 use crate::ledger::decide::decision::Decision;
+use crate::ledger::decide::growth::disk_full;
 use crate::ledger::decide::overlay::Overlay;
-use crate::ledger::disk::checkpoint::CheckpointScheduler;
 use crate::ledger::state::{catch_up, dead_letters};
 use appender::{AppendBatch, AppendNumber, Appender, FailedAppend};
+use checkpoints::CheckpointScheduler;
 use command::QueuedCommand;
 use contract::{Error, Position};
 use inbox::{TAKE_MAX, fitting, gather, refill};
@@ -332,7 +334,7 @@ impl LedgerWriter {
         self.overlay.clear();
         self.appender.resume();
         if std::mem::replace(&mut self.was_full, true) {
-            return self.refuse_waiting(&unavailable(LogError::Full(cause)));
+            return self.refuse_waiting(&disk_full().with_source(LogError::Full(cause)));
         }
         self.decide_waiting();
     }
