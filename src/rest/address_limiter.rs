@@ -20,7 +20,7 @@ pub(crate) struct AddressLimiter {
 /// An address with less than this may use the reserve.
 const FEW: usize = 8;
 
-/// The limit that keeps out one more.
+/// The limit that is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LimitReached {
     Total,
@@ -88,7 +88,7 @@ impl AddressLimiter {
 }
 
 impl AddressPermit {
-    /// The address it was given to.
+    /// The address that it belongs to.
     pub(crate) fn peer(&self) -> PeerAddress {
         PeerAddress { address: self.address, usage: Arc::clone(&self.usage) }
     }

@@ -117,7 +117,10 @@ async fn next_piece_before(app: &AppState, body: &mut Body, deadline: Instant) -
         };
         match frame {
             None => return Ok(None),
-            Some(Err(_)) => return Err(Error::new(Kind::Malformed, "The body ended before it was complete.").into()),
+            Some(Err(error)) => {
+                tracing::debug!(%error, "a body ended early");
+                return Err(Error::new(Kind::Malformed, "The body ended before it was complete.").into());
+            }
             // Trailers are ignored.
             Some(Ok(frame)) => match frame.into_data() {
                 Ok(piece) => return Ok(Some(piece)),

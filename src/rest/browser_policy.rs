@@ -133,22 +133,22 @@ impl BrowserPolicy {
     }
 
     fn check_host<B>(&self, request: &Request<B>) -> Result<(), Problem> {
-        // Two readers of one request must not disagree about whom it is for, so every host that it names must be allowed.
+        // A proxy and this server must not disagree about the host of a request, so every host that it names must be allowed.
         let target = request.uri().authority().map(|authority| authority.as_str());
         let named = request.headers().get_all(HOST).iter().map(|host| host.to_str().unwrap_or_default());
-        // A request without any is one of HTTP/1.0 (or of HTTP/2 without an authority); no browser sends it.
-        if target.into_iter().chain(named).all(|authority| self.answers_for(authority)) {
+        // Only HTTP/1.0, or HTTP/2 without an authority, has none; no browser sends such a request.
+        if target.into_iter().chain(named).all(|authority| self.serves(authority)) {
             return Ok(());
         }
-        let detail = "This server does not answer for the host that the request names in `Host` (`:authority` over \
-            HTTP/2). Use a loopback name or the address that it listens on, or add the host to `server.allowed_hosts`.";
+        let detail = "This server does not serve the host that the request names in `Host` (`:authority` over HTTP/2). Use a \
+            loopback name or the address that it listens on, or add the host to `server.allowed_hosts`.";
         Err(Error::new(Kind::Misdirected, detail).into())
     }
 
-    fn answers_for(&self, authority: &str) -> bool {
+    fn serves(&self, authority: &str) -> bool {
         let Some(WebAuthority { host, .. }) = WebAuthority::parse(authority) else { return false };
         let is_listened_on = match host {
-            // A browser resolves no address, so a page cannot rebind one.
+            // A browser does not resolve an address, so a page cannot rebind it.
             WebHost::Address(address) => self.listen.is_some_and(|listen| listen == address || listen.is_unspecified()),
             WebHost::Name(_) => false,
         };
@@ -158,7 +158,7 @@ impl BrowserPolicy {
     fn initiator<B>(&self, request: &Request<B>) -> RequestInitiator {
         let headers = request.headers();
         let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
-        // `same-site` is another port or another name of the same site: no less foreign than any other page.
+        // `same-site` is another port or another name of the same site, and as foreign as any other page.
         let is_cross_origin = sites.any(|site| !matches!(site.as_bytes(), b"same-origin" | b"none"));
         let origins = headers.get_all(ORIGIN).iter().map(|origin| WebOrigin::parse(origin.to_str().ok()?));
         let Some(origins) = origins.collect::<Option<Vec<_>>>() else { return RequestInitiator::Foreign };
@@ -179,7 +179,7 @@ impl BrowserPolicy {
         origin.is_some_and(|origin| self.origins.contains(&origin))
     }
 
-    /// What tells a browser which pages may call, and which headers they may send and read; none where no origin is allowed.
+    /// The CORS headers: which pages may call, and which headers they may send and read. `None`: no origin is allowed.
     pub(crate) fn cors(self: &Arc<Self>) -> Option<CorsLayer> {
         if self.origins.is_empty() {
             return None;
@@ -193,7 +193,7 @@ impl BrowserPolicy {
         Some(cors.max_age(PREFLIGHT_AGE))
     }
 
-    /// Lets the page of an allowed origin read a refusal that was made before the routes.
+    /// Lets a page of an allowed origin read a refusal by the middleware.
     pub(crate) fn add_cors_headers(&self, origin: Option<HeaderValue>, response: &mut Response) {
         let Some(origin) = origin.filter(|origin| self.allows(origin)) else { return };
         let headers = response.headers_mut();
@@ -205,7 +205,7 @@ impl BrowserPolicy {
     }
 }
 
-/// Whom a request is for.
+/// The authority of a request.
 fn authority<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<WebAuthority<'a>> {
     let host = || headers.get(HOST).and_then(|host| host.to_str().ok());
     uri.authority().map(|authority| authority.as_str()).or_else(host).and_then(WebAuthority::parse)
@@ -215,7 +215,7 @@ fn is_mutating(method: &Method, uri: &Uri) -> bool {
     if ![Method::GET, Method::HEAD, Method::OPTIONS].contains(method) {
         return true;
     }
-    // A query that cannot be read is refused by whoever reads it.
+    // An invalid query is refused by the handler.
     let params = uri.query().and_then(|query| QueryParams::parse(query).ok()).unwrap_or_default();
     params.pairs().any(|(name, _)| name == CONSUMER_ID)
 }
@@ -229,7 +229,7 @@ fn has_body<B: Body>(request: &Request<B>) -> bool {
 mod tests {
     use super::*;
 
-    /// What a policy answers to a request with these headers; 200 lets it pass.
+    /// The status for a request with these headers; 200: it is accepted.
     fn status(policy: &BrowserPolicy, method: &str, target: &str, headers: &[(&str, &str)], body: &'static str) -> u16 {
         let mut request = Request::builder().method(method).uri(target);
         for (name, value) in headers {
@@ -245,8 +245,8 @@ mod tests {
     }
 
     #[test]
-    fn a_server_answers_for_loopback_names_its_address_and_allowed_hosts() {
-        for (listen, host, wanted) in [
+    fn a_server_serves_loopback_names_its_address_and_allowed_hosts() {
+        for (listen, host, expected) in [
             ("127.0.0.1", "127.0.0.1:8087", 200),
             ("127.0.0.1", "localhost:1", 200),
             ("127.0.0.1", "LocalHost", 200),
@@ -269,20 +269,20 @@ mod tests {
             ("::", "[fd00::17]:8087", 200),
             ("0.0.0.0", "evil.example:8087", 421),
         ] {
-            assert_eq!(status(&policy(listen), "GET", "/healthz", &[("host", host)], ""), wanted, "{listen} {host}");
+            assert_eq!(status(&policy(listen), "GET", "/healthz", &[("host", host)], ""), expected, "{listen} {host}");
         }
     }
 
     #[test]
     fn every_host_that_a_request_names_must_be_allowed() {
         let policy = policy("127.0.0.1");
-        for (target, host, wanted) in [
+        for (target, host, expected) in [
             ("http://localhost/healthz", "localhost", 200),
             ("http://evil.example/healthz", "localhost", 421),
             ("http://localhost/healthz", "evil.example", 421),
             ("http://u@localhost/healthz", "localhost", 421),
         ] {
-            assert_eq!(status(&policy, "GET", target, &[("host", host)], ""), wanted, "{target} {host}");
+            assert_eq!(status(&policy, "GET", target, &[("host", host)], ""), expected, "{target} {host}");
         }
         assert_eq!(status(&policy, "GET", "/healthz", &[], ""), 200, "HTTP/1.0 needs no host");
     }
@@ -310,16 +310,16 @@ mod tests {
             (&[("sec-fetch-site", "cross-site")], 403),
             (&[("sec-fetch-site", "same-site"), ("origin", OWN)], 403),
         ];
-        for (headers, wanted) in all {
+        for (headers, expected) in all {
             let headers = [&[("host", "127.0.0.1:8087")], headers].concat();
             for method in ["POST", "PUT", "PATCH", "DELETE", "BREW"] {
-                assert_eq!(status(&policy, method, "/v1/topics", &headers, ""), wanted, "{method} {headers:?}");
+                assert_eq!(status(&policy, method, "/v1/topics", &headers, ""), expected, "{method} {headers:?}");
             }
             for method in ["GET", "HEAD", "OPTIONS"] {
                 assert_eq!(status(&policy, method, "/v1/topics?topic=consumer_id", &headers, ""), 200, "{headers:?}");
                 for query in ["consumer_id=1", "a=b&consumer%5Fid=1", "consumer_id"] {
                     let target = format!("/v1/events:poll?{query}");
-                    assert_eq!(status(&policy, method, &target, &headers, ""), wanted, "{target} {headers:?}");
+                    assert_eq!(status(&policy, method, &target, &headers, ""), expected, "{target} {headers:?}");
                 }
             }
         }
@@ -329,7 +329,7 @@ mod tests {
     fn a_body_of_a_browser_says_what_it_is() {
         let policy = policy("127.0.0.1");
         const OWN: (&str, &str) = ("origin", "http://localhost");
-        for (headers, body, wanted) in [
+        for (headers, body, expected) in [
             (&[][..], "{}", 200),
             (&[OWN], "{}", 415),
             (&[("sec-fetch-site", "same-origin")], "{}", 415),
@@ -338,7 +338,7 @@ mod tests {
             (&[("origin", "https://console.example")], "{}", 415),
         ] {
             let headers = [&[("host", "localhost")], headers].concat();
-            assert_eq!(status(&policy, "POST", "/v1/events", &headers, body), wanted, "{headers:?}");
+            assert_eq!(status(&policy, "POST", "/v1/events", &headers, body), expected, "{headers:?}");
         }
     }
 }

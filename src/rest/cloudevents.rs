@@ -62,7 +62,7 @@ pub(super) fn from_headers(profile: IdentifierProfile, headers: &HeaderMap, byte
         let text = value.to_str().ok().and_then(header_text);
         let text = text.ok_or_else(|| Error::invalid(format!("/{name}"), "is not percent-encoded UTF-8"))?;
         if parts.attributes.insert(name.to_owned(), text).is_some() {
-            return Err(Error::invalid(format!("/{name}"), "is given more than once"));
+            return Err(Error::invalid(format!("/{name}"), "occurs more than once"));
         }
     }
     parts.attributes.insert("datacontenttype".to_owned(), negotiate::media_text(headers).to_owned());

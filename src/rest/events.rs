@@ -219,7 +219,7 @@ fn batch_reply(outcome: &BatchOutcome) -> Reply {
     }
 }
 
-/// Writes one result; answers where its event stands.
+/// Writes one result; returns the place of its event in the body.
 fn write_result(body: &mut Vec<u8>, index: usize, result: &Result<PublishedEvent>) -> Option<EventSpan> {
     let mark = match result {
         Ok(published) => {

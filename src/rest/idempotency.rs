@@ -172,16 +172,16 @@ async fn find_stored(app: &AppState, request: &IdempotentRequest) -> HandlerResu
     }
 }
 
-/// Keeps an answer that no decision has kept.
+/// Stores a reply that no decision has stored.
 async fn store_reply(
     app: &AppState,
     request: &Arc<IdempotentRequest>,
     outcome: &HandlerResult<Reply>,
     began_at: Position,
 ) -> HandlerResult<()> {
-    let kept = match outcome {
+    let stored = match outcome {
         _ if request.is_recorded() => None,
-        // Its events may lie in several logs. They are named, not copied: an event that is erased must be gone.
+        // Its events may be in several logs. They are named, not copied: an erased event must be gone.
         Ok(reply) => match app.broker.stored_replies().name_events(reply.stored_events()).await? {
             Some(names) => reply.to_stored_with(names),
             None => None,
@@ -189,10 +189,10 @@ async fn store_reply(
         Err(problem) if is_key_problem(problem) => None,
         Err(problem) => problem.to_stored(),
     };
-    match kept {
-        Some(kept) => {
+    match stored {
+        Some(stored) => {
             let rests_on = outcome.is_err().then_some(began_at);
-            Ok(app.broker.stored_replies().record_reply(Arc::clone(request), kept, rests_on).await?)
+            Ok(app.broker.stored_replies().record_reply(Arc::clone(request), stored, rests_on).await?)
         }
         None => Ok(()),
     }

@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn the_format_of_a_body_follows_from_its_headers() {
-        for (pairs, wanted) in [
+        for (pairs, expected) in [
             (&[][..], Some(RequestFormat::Json)),
             (&[("content-type", "application/json; charset=utf-8")], Some(RequestFormat::Json)),
             (&[("content-type", "Application/CloudEvents+JSON")], Some(RequestFormat::CloudEvent)),
@@ -157,13 +157,13 @@ mod tests {
             (&[("content-type", "text/xml"), ("ce-specversion", "1.0")], None),
             (&[("content-type", "application/x-www-form-urlencoded")], None),
         ] {
-            assert_eq!(request_format(&headers(pairs)).ok(), wanted, "{pairs:?}");
+            assert_eq!(request_format(&headers(pairs)).ok(), expected, "{pairs:?}");
         }
     }
 
     #[test]
     fn the_format_of_a_response_follows_from_accept() {
-        for (pairs, wanted) in [
+        for (pairs, expected) in [
             (&[][..], Some(ResponseFormat::Json)),
             (&[("accept", "text/html, */*;q=0.8")], Some(ResponseFormat::Json)),
             (&[("accept", "application/cloudevents-batch+json")], Some(ResponseFormat::CloudEvents)),
@@ -171,7 +171,7 @@ mod tests {
             (&[("accept", "text/html")], None),
             (&[("accept", "application/json;q=0")], None),
         ] {
-            assert_eq!(response_format(&headers(pairs)).ok(), wanted, "{pairs:?}");
+            assert_eq!(response_format(&headers(pairs)).ok(), expected, "{pairs:?}");
         }
     }
 }

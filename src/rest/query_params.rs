@@ -88,7 +88,7 @@ impl QueryParams {
         let first = values.next();
         match values.next() {
             None => Ok(first),
-            Some(_) => Err(Error::invalid(format!("/{name}"), "is given more than once")),
+            Some(_) => Err(Error::invalid(format!("/{name}"), "occurs more than once")),
         }
     }
 

@@ -47,7 +47,7 @@ impl SharedReservation {
     }
 }
 
-/// Compresses a response only if there is room for a compressor; otherwise the response is sent as it is.
+/// Compresses a response only if there is room for a compressor; otherwise the response is sent uncompressed.
 #[derive(Clone)]
 pub(crate) struct CompressWithinBudget(pub(crate) ByteBudget);
 

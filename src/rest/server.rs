@@ -207,10 +207,12 @@ pub(super) async fn run_connection<C: Future, T>(
 
 /// Small responses are sent at once, and a peer that has vanished is noticed.
 fn set_socket_options(stream: &TcpStream) {
-    let _ = stream.set_nodelay(true);
     let keepalive =
         TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 3).with_retries(KEEPALIVE_RETRIES);
-    let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive);
+    let set = stream.set_nodelay(true).and_then(|()| SockRef::from(stream).set_tcp_keepalive(&keepalive));
+    if let Err(error) = set {
+        tracing::debug!(%error, "the options of a socket could not be set; the connection is served without them");
+    }
 }
 
 /// Sends a refusal to a peer whose connection is not accepted.

@@ -110,6 +110,22 @@ impl OperationSpec {
         self
     }
 
+    /// Of a list: with the parameters of a page, a page as its response, and the problems of lists.
+    pub(super) fn paged(self, description: &str, schema: &str, example: Value) -> Self {
+        self.shared_parameters(&["limit", "cursor"])
+            .response(200, ResponseSpec::json(description, schema, example))
+            .problems(&[Kind::NotAcceptable, Kind::Validation])
+    }
+
+    /// Of one resource: with the resource as its response, and the problems of reading one.
+    pub(super) fn shown(self, description: &str, schema: &str, example: Value) -> Self {
+        self.response(200, ResponseSpec::json(description, schema, example)).problems(&[
+            Kind::NotFound,
+            Kind::NotAcceptable,
+            Kind::Validation,
+        ])
+    }
+
     /// Adds it to the paths, and its problems to the shared responses.
     pub(super) fn add_to(self, paths: &mut Paths, shared: &mut SharedResponses) {
         let mut operation = OperationBuilder::new()

@@ -82,17 +82,14 @@ fn list() -> OperationSpec {
     operation(Get, "/v1/claims", "listClaims", "List open claims")
         .about("Claims of a handler that are not finished (in flight, failed, dead), sorted by topic and sequence.")
         .parameter(required_query("handler", any_text(which), which, HANDLER))
-        .shared_parameters(&["limit", "cursor"])
-        .response(200, ResponseSpec::json("A page of claims.", "Claims", page_of(&examples::failed())))
-        .problems(&[Kind::NotAcceptable, Kind::Validation])
+        .paged("A page of claims.", "Claims", page_of(&examples::failed()))
 }
 
 fn show() -> OperationSpec {
     operation(Get, "/v1/claims/{id}", "getClaim", "Read an open claim")
         .about("One claim that is not finished.")
         .parameter(id())
-        .response(200, ResponseSpec::json("The claim.", "Claim", examples::claim()))
-        .problems(&[Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
+        .shown("The claim.", "Claim", examples::claim())
 }
 
 fn heartbeat() -> OperationSpec {
@@ -193,15 +190,12 @@ fn put_handler() -> OperationSpec {
 fn list_handlers() -> OperationSpec {
     operation(Get, "/v1/handlers", "listHandlers", "List handlers")
         .about("Handlers with a policy or with claims, sorted by name.")
-        .shared_parameters(&["limit", "cursor"])
-        .response(200, ResponseSpec::json("A page of handlers.", "Handlers", page_of(&examples::handler())))
-        .problems(&[Kind::NotAcceptable, Kind::Validation])
+        .paged("A page of handlers.", "Handlers", page_of(&examples::handler()))
 }
 
 fn show_handler() -> OperationSpec {
     operation(Get, "/v1/handlers/{name}", "getHandler", "Read a handler")
         .about("One handler, with its policy, its events in flight, failures, dead letters and lag.")
         .parameter(name())
-        .response(200, ResponseSpec::json("The handler.", "Handler", examples::handler()))
-        .problems(&[Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
+        .shown("The handler.", "Handler", examples::handler())
 }

@@ -45,20 +45,14 @@ fn list() -> OperationSpec {
     operation(Get, "/v1/consumers", "listConsumers", "List consumers")
         .about("Live consumers, sorted by id. A page has at most 2 MiB of definitions.")
         .parameter(optional_query("consumerGroup", any_text(which), which, GROUP))
-        .shared_parameters(&["limit", "cursor"])
-        .response(
-            200,
-            ResponseSpec::json("A page of consumers.", "Consumers", examples::page_of(&examples::consumer())),
-        )
-        .problems(&[Kind::NotAcceptable, Kind::Validation])
+        .paged("A page of consumers.", "Consumers", examples::page_of(&examples::consumer()))
 }
 
 fn show() -> OperationSpec {
     operation(Get, "/v1/consumers/{id}", "getConsumer", "Read a consumer")
         .about("One consumer. After it was deleted or has expired, it is not found.")
         .parameter(id())
-        .response(200, ResponseSpec::json("The consumer.", "ConsumerData", consumer()))
-        .problems(&[Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
+        .shown("The consumer.", "ConsumerData", consumer())
 }
 
 fn remove() -> OperationSpec {
@@ -87,17 +81,14 @@ fn commit() -> OperationSpec {
 fn list_groups() -> OperationSpec {
     operation(Get, "/v1/consumer-groups", "listConsumerGroups", "List groups")
         .about("Groups with a live consumer or an offset, sorted by name.")
-        .shared_parameters(&["limit", "cursor"])
-        .response(200, ResponseSpec::json("A page of groups.", "ConsumerGroups", examples::page_of(&examples::group())))
-        .problems(&[Kind::NotAcceptable, Kind::Validation])
+        .paged("A page of groups.", "ConsumerGroups", examples::page_of(&examples::group()))
 }
 
 fn show_group() -> OperationSpec {
     operation(Get, "/v1/consumer-groups/{name}", "getConsumerGroup", "Read a group")
         .about("One group, with its offset, lag and consumers in each of its topics.")
         .parameter(name())
-        .response(200, ResponseSpec::json("The group.", "ConsumerGroup", examples::group()))
-        .problems(&[Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
+        .shown("The group.", "ConsumerGroup", examples::group())
 }
 
 fn remove_group() -> OperationSpec {

@@ -31,9 +31,8 @@ fn list() -> OperationSpec {
         .parameter(optional_query("name", any_text(name), name, HANDLER))
         .parameter(optional_query("topic", topic_id(topic), topic, TOPIC))
         .parameter(optional_query("status", enumeration(&["open", "all"], status), status, "all"))
-        .shared_parameters(&["limit", "cursor"])
-        .response(200, ResponseSpec::json("A page of dead letters.", "DeadLetters", page_of(&examples::letter())))
-        .problems(&[Kind::InvalidType, Kind::NotAcceptable, Kind::Validation])
+        .paged("A page of dead letters.", "DeadLetters", page_of(&examples::letter()))
+        .problems(&[Kind::InvalidType])
 }
 
 fn summary() -> OperationSpec {
@@ -47,8 +46,7 @@ fn show() -> OperationSpec {
     operation(Get, "/v1/dead-letters/{id}", "getDeadLetter", "Read a dead letter")
         .about("One dead letter. The last resolved ones are remembered.")
         .parameter(id())
-        .response(200, ResponseSpec::json("The dead letter.", "DeadLetter", examples::letter()))
-        .problems(&[Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
+        .shown("The dead letter.", "DeadLetter", examples::letter())
 }
 
 fn redrive() -> OperationSpec {

@@ -34,12 +34,8 @@ fn list() -> OperationSpec {
             "gts.hyperspot.core.events.type.v1~vendor.*",
         ))
         .parameter(optional_query("topic", ids::topic_id("A topic."), "Types whose events go to this topic.", TOPIC))
-        .shared_parameters(&["limit", "cursor"])
-        .response(
-            200,
-            ResponseSpec::json("A page of event types.", "EventTypes", examples::page_of(&examples::event_type())),
-        )
-        .problems(&[Kind::InvalidType, Kind::NotAcceptable, Kind::Validation])
+        .paged("A page of event types.", "EventTypes", examples::page_of(&examples::event_type()))
+        .problems(&[Kind::InvalidType])
 }
 
 fn register() -> OperationSpec {
@@ -65,8 +61,8 @@ fn show() -> OperationSpec {
     operation(Get, "/v1/event-types/{id}", "getEventType", "Read an event type")
         .about("One event type, with its versions.")
         .parameter(id())
-        .response(200, ResponseSpec::json("The event type.", "EventType", examples::event_type()))
-        .problems(&[Kind::InvalidType, Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
+        .shown("The event type.", "EventType", examples::event_type())
+        .problems(&[Kind::InvalidType])
 }
 
 fn archive() -> OperationSpec {
@@ -117,8 +113,8 @@ fn show_version() -> OperationSpec {
         .about("One version of the type's schema.")
         .parameter(id())
         .parameter(version())
-        .response(200, ResponseSpec::json("The version.", "Version", examples::version()))
-        .problems(&[Kind::InvalidType, Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
+        .shown("The version.", "Version", examples::version())
+        .problems(&[Kind::InvalidType])
 }
 
 fn finalise() -> OperationSpec {

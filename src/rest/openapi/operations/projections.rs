@@ -40,20 +40,14 @@ fn put() -> OperationSpec {
 fn list() -> OperationSpec {
     operation(Get, "/v1/projections", "listProjections", "List projections")
         .about("Projections, sorted by name, each with its lag.")
-        .shared_parameters(&["limit", "cursor"])
-        .response(
-            200,
-            ResponseSpec::json("A page of projections.", "Projections", examples::page_of(&examples::projection())),
-        )
-        .problems(&[Kind::NotAcceptable, Kind::Validation])
+        .paged("A page of projections.", "Projections", examples::page_of(&examples::projection()))
 }
 
 fn show() -> OperationSpec {
     operation(Get, "/v1/projections/{name}", "getProjection", "Read a projection")
         .about("One projection, with its checkpoint, lag and generation.")
         .parameter(named())
-        .response(200, ResponseSpec::json("The projection.", "Projection", examples::projection()))
-        .problems(&[Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
+        .shown("The projection.", "Projection", examples::projection())
 }
 
 fn remove() -> OperationSpec {
@@ -100,15 +94,6 @@ fn wait(bounds: &DocumentLimits) -> OperationSpec {
         .parameter(named())
         .parameter(required_query("offset", number(0..=NUMBER_MAX, offset), offset, 12_345))
         .parameter(timeout(bounds, bounds.wait_default, "How long to wait."))
-        .response(
-            200,
-            ResponseSpec::json("The checkpoint has reached the offset.", "Projection", examples::projection()),
-        )
-        .problems(&[
-            Kind::InvalidOffset,
-            Kind::NotFound,
-            Kind::NotAcceptable,
-            Kind::Validation,
-            Kind::ProjectionTimeout,
-        ])
+        .shown("The checkpoint has reached the offset.", "Projection", examples::projection())
+        .problems(&[Kind::InvalidOffset, Kind::ProjectionTimeout])
 }

@@ -70,20 +70,14 @@ fn create() -> OperationSpec {
 fn list() -> OperationSpec {
     operation(Get, "/v1/subscriptions", "listSubscriptions", "List subscriptions")
         .about("Subscriptions, sorted by code.")
-        .shared_parameters(&["limit", "cursor"])
-        .response(
-            200,
-            ResponseSpec::json("A page of subscriptions.", "Subscriptions", page_of(&examples::subscription())),
-        )
-        .problems(&[Kind::NotAcceptable, Kind::Validation])
+        .paged("A page of subscriptions.", "Subscriptions", page_of(&examples::subscription()))
 }
 
 fn show() -> OperationSpec {
     operation(Get, "/v1/subscriptions/{id}", "getSubscription", "Read a subscription")
         .about("One subscription, with its progress.")
         .parameter(id())
-        .response(200, ResponseSpec::json("The subscription.", "Subscription", examples::subscription()))
-        .problems(&[Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
+        .shown("The subscription.", "Subscription", examples::subscription())
 }
 
 fn change() -> OperationSpec {
@@ -107,22 +101,9 @@ fn remove() -> OperationSpec {
         .problems(&[Kind::NotFound, Kind::Validation])
 }
 
-fn pause() -> OperationSpec {
-    operation(Post, "/v1/subscriptions/{id}:pause", "pauseSubscription", "Pause a subscription")
-        .about("Pauses deliveries. Waiting jobs continue to age.")
-        .parameter(id())
-        .shared_parameters(&["Producer-Id"])
-        .body(BodySpec::about("The reason.").or_none().of(JSON, "PauseOrder", json!({"reason": "maintenance"})))
-        .response(
-            200,
-            ResponseSpec::json("The subscription after the change.", "Subscription", examples::subscription()),
-        )
-        .problems(&[Kind::NotFound, Kind::PayloadTooLarge, Kind::Validation])
-}
-
-fn resume() -> OperationSpec {
-    operation(Post, "/v1/subscriptions/{id}:resume", "resumeSubscription", "Resume a subscription")
-        .about("Resumes deliveries, in their order.")
+/// A custom method of a subscription that returns the subscription.
+fn action(path: &'static str, id_of_operation: &'static str, summary: &'static str) -> OperationSpec {
+    operation(Post, path, id_of_operation, summary)
         .parameter(id())
         .shared_parameters(&["Producer-Id"])
         .response(
@@ -130,6 +111,18 @@ fn resume() -> OperationSpec {
             ResponseSpec::json("The subscription after the change.", "Subscription", examples::subscription()),
         )
         .problems(&[Kind::NotFound, Kind::Validation])
+}
+
+fn pause() -> OperationSpec {
+    action("/v1/subscriptions/{id}:pause", "pauseSubscription", "Pause a subscription")
+        .about("Pauses deliveries. Waiting jobs continue to age.")
+        .body(BodySpec::about("The reason.").or_none().of(JSON, "PauseOrder", json!({"reason": "maintenance"})))
+        .problems(&[Kind::PayloadTooLarge])
+}
+
+fn resume() -> OperationSpec {
+    action("/v1/subscriptions/{id}:resume", "resumeSubscription", "Resume a subscription")
+        .about("Resumes deliveries, in their order.")
 }
 
 fn resume_dispatch() -> OperationSpec {
@@ -146,19 +139,11 @@ fn resume_dispatch() -> OperationSpec {
 }
 
 fn close_breaker() -> OperationSpec {
-    operation(Post, "/v1/subscriptions/{id}:close-breaker", "closeBreaker", "Close a breaker")
-        .about(
-            "Closes the circuit breaker of the target. It opens after ten consecutive failures, and the target is not \
+    action("/v1/subscriptions/{id}:close-breaker", "closeBreaker", "Close a breaker").about(
+        "Closes the circuit breaker of the target. It opens after ten consecutive failures, and the target is not \
                 called for a while; `breaker` of its subscriptions shows this. Closing it calls the target again at \
                 once; it opens again after ten failures.",
-        )
-        .parameter(id())
-        .shared_parameters(&["Producer-Id"])
-        .response(
-            200,
-            ResponseSpec::json("The subscription after the change.", "Subscription", examples::subscription()),
-        )
-        .problems(&[Kind::NotFound, Kind::Validation])
+    )
 }
 
 fn rotate() -> OperationSpec {
@@ -212,17 +197,15 @@ fn groups() -> OperationSpec {
                 of the topic; if that is not all of it, `waitingIsLowerBound` is set.",
         )
         .parameter(id())
-        .shared_parameters(&["limit", "cursor"])
-        .response(200, ResponseSpec::json("A page of groups.", "BlockedGroups", page_of(&examples::group())))
-        .problems(&[Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
+        .paged("A page of groups.", "BlockedGroups", page_of(&examples::group()))
+        .problems(&[Kind::NotFound])
 }
 
 fn replays() -> OperationSpec {
     operation(Get, "/v1/subscriptions/{id}/replays", "listReplays", "List running replays")
         .about("Running replays, with their progress. A finished replay is not listed.")
         .parameter(id())
-        .response(200, ResponseSpec::json("The replays.", "Replays", json!({"items": [examples::replay()]})))
-        .problems(&[Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
+        .shown("The replays.", "Replays", json!({"items": [examples::replay()]}))
 }
 
 fn list_jobs() -> OperationSpec {
@@ -237,9 +220,8 @@ fn list_jobs() -> OperationSpec {
         .parameter(optional_query("subscription", any_text(subscription).example(CODE), subscription, CODE))
         .parameter(optional_query("event", uuid(event).example(EVENT_ID), event, EVENT_ID))
         .parameter(optional_query("group", any_text(group).example("order-mailer:7"), group, "order-mailer:7"))
-        .shared_parameters(&["limit", "cursor"])
-        .response(200, ResponseSpec::json("A page of jobs.", "DispatchJobs", page_of(&examples::job())))
-        .problems(&[Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
+        .paged("A page of jobs.", "DispatchJobs", page_of(&examples::job()))
+        .problems(&[Kind::NotFound])
 }
 
 fn create_task() -> OperationSpec {
@@ -254,11 +236,11 @@ fn show_job() -> OperationSpec {
     operation(Get, "/v1/dispatch-jobs/{id}", "getJob", "Read a job")
         .about("One job, with its attempts.")
         .parameter(job())
-        .response(200, ResponseSpec::json("The job.", "DispatchJob", examples::job()))
-        .problems(&[Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
+        .shown("The job.", "DispatchJob", examples::job())
 }
 
-fn verb(path: &'static str, id: &'static str, summary: &'static str, about: &'static str) -> OperationSpec {
+/// A custom method of a job.
+fn job_action(path: &'static str, id: &'static str, summary: &'static str, about: &'static str) -> OperationSpec {
     operation(Post, path, id, summary)
         .about(about)
         .parameter(job())
@@ -270,18 +252,18 @@ fn verb(path: &'static str, id: &'static str, summary: &'static str, about: &'st
 fn retry() -> OperationSpec {
     let about = "Retries a job at once, with new attempts: a dead, cancelled, expired or waiting one. Its dead letter is \
         closed.";
-    verb("/v1/dispatch-jobs/{id}:retry", "retryJob", "Retry a job", about)
+    job_action("/v1/dispatch-jobs/{id}:retry", "retryJob", "Retry a job", about)
 }
 
 fn cancel() -> OperationSpec {
     let about = "Cancels a job that is neither finished nor in flight. Its group continues without it; its dead letter is \
             closed.";
-    verb("/v1/dispatch-jobs/{id}:cancel", "cancelJob", "Cancel a job", about)
+    job_action("/v1/dispatch-jobs/{id}:cancel", "cancelJob", "Cancel a job", about)
 }
 
 fn complete() -> OperationSpec {
     let about = "Marks a failed job as completed, so that it is not delivered. Its dead letter is closed.";
-    verb("/v1/dispatch-jobs/{id}:complete", "completeJob", "Complete a job", about)
+    job_action("/v1/dispatch-jobs/{id}:complete", "completeJob", "Complete a job", about)
 }
 
 fn create_pool() -> OperationSpec {
@@ -295,17 +277,15 @@ fn create_pool() -> OperationSpec {
 fn list_pools() -> OperationSpec {
     operation(Get, "/v1/pools", "listPools", "List pools")
         .about("Pools, sorted by code. `default` always exists.")
-        .shared_parameters(&["limit", "cursor"])
-        .response(200, ResponseSpec::json("A page of pools.", "Pools", page_of(&examples::pool())))
-        .problems(&[Kind::NotAcceptable, Kind::Validation])
+        .paged("A page of pools.", "Pools", page_of(&examples::pool()))
 }
 
 fn show_pool() -> OperationSpec {
-    operation(Get, "/v1/pools/{code}", "getPool", "Read a pool")
-        .about("One pool.")
-        .parameter(pool_code())
-        .response(200, ResponseSpec::json("The pool.", "Pool", examples::pool()))
-        .problems(&[Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
+    operation(Get, "/v1/pools/{code}", "getPool", "Read a pool").about("One pool.").parameter(pool_code()).shown(
+        "The pool.",
+        "Pool",
+        examples::pool(),
+    )
 }
 
 fn change_pool() -> OperationSpec {

@@ -26,9 +26,8 @@ fn list() -> OperationSpec {
     operation(Get, "/v1/topics", "listTopics", "List topics")
         .about("Topics, sorted by id, without internal ones.")
         .parameter(optional_query("topic", ids::pattern("A topic, or a pattern."), which, USERS_TOPIC))
-        .shared_parameters(&["limit", "cursor"])
-        .response(200, ResponseSpec::json("A page of topics.", "Topics", examples::topics()))
-        .problems(&[Kind::InvalidType, Kind::NotAcceptable, Kind::Validation])
+        .paged("A page of topics.", "Topics", examples::topics())
+        .problems(&[Kind::InvalidType])
 }
 
 fn register() -> OperationSpec {
@@ -49,17 +48,16 @@ fn segments() -> OperationSpec {
         .about("The files that store a topic's events, with their ranges.")
         .parameter(required_query("topic", ids::topic_id("The topic."), "The topic.", USERS_TOPIC))
         .parameter(optional_query("$orderby", patterned("^rangeStart( (asc|desc))?$", order), order, "rangeStart desc"))
-        .shared_parameters(&["limit", "cursor"])
-        .response(200, ResponseSpec::json("A page of segments.", "Segments", examples::segments()))
-        .problems(&[Kind::InvalidType, Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
+        .paged("A page of segments.", "Segments", examples::segments())
+        .problems(&[Kind::InvalidType, Kind::NotFound])
 }
 
 fn show() -> OperationSpec {
     operation(Get, "/v1/topics/{id}", "getTopic", "Read a topic")
         .about("One topic.")
         .parameter(id())
-        .response(200, ResponseSpec::json("The topic.", "Topic", examples::topic()))
-        .problems(&[Kind::InvalidType, Kind::NotFound, Kind::NotAcceptable, Kind::Validation])
+        .shown("The topic.", "Topic", examples::topic())
+        .problems(&[Kind::InvalidType])
 }
 
 fn change() -> OperationSpec {
