@@ -63,7 +63,6 @@ use contract::{Error, Kind, Position, Result};
 use decide::idempotency::{RecordReply, RecordedOutcome};
 use decide::overlay::Overlay;
 use detachable_log::DetachableLog;
-use disk::checkpoint::CheckpointScheduler;
 use futures_util::FutureExt;
 use log::{Log, LogError};
 use reclaim::ReclaimMemo;
@@ -77,6 +76,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use view::LedgerView;
 use writer::LedgerWriter;
 use writer::appender::{self, Appender};
+use writer::checkpoints::CheckpointScheduler;
 use writer::command::{QueuedCommand, SubmittedCommand};
 
 /// Bytes of commands that may wait for the writer. A command beyond that is refused.
