@@ -1,11 +1,11 @@
-//! A throw-away PostgreSQL server of a test's own, from the programs that are installed.
+//! A temporary PostgreSQL server for a test, from the installed programs.
 //!
-//! - Its folder, its port and its processes are its own. Debian's own cluster is neither needed nor touched.
-//! - Not as root: where the test runs as root, the server runs as `postgres` or `nobody`.
-//! - It ends with the test process, however that ends. A watchdog shell reads from a pipe that only the test process
-//!   holds; when the pipe closes it stops the server and removes its folder.
-//! - It can have streaming standbys (`standby`), each a server like itself.
-//! - Everything here fails by panicking, with what was tried and what was answered.
+//! - It has its own folder, port and processes. Debian's cluster is neither needed nor changed.
+//! - It does not run as root: if the test does, the server runs as `postgres` or `nobody`.
+//! - It ends with the test process, however that ends. A watchdog shell reads from a pipe that only the test process holds; when
+//!   the pipe closes, it stops the server and removes its folder.
+//! - It can have streaming standbys (`standby`), each a server of the same kind.
+//! - Everything here fails by panicking, with the call and its result.
 //!
 //! ```text
 //!  test process ──pipe──▶ sh ──▶ postgres          stop(), drop: a signal to postgres, and sh ends after it
@@ -34,12 +34,12 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// How often another port is tried when somebody was faster.
+/// How often another port is tried if one is taken.
 const PORTS_TRIED: usize = 20;
 /// How long a server may take to come up or to go down.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a server says once it takes connections, and what a standby says.
+/// The log line of a server that accepts connections, and that of a standby.
 const READY: [&str; 2] =
     ["database system is ready to accept connections", "database system is ready to accept read-only connections"];
 
@@ -56,14 +56,14 @@ if kill "$watcher" 2>/dev/null; then exit 0; fi
 rm -rf -- "$folder"
 "#;
 
-/// What a server is started with.
+/// The options of a server.
 #[derive(Debug, Clone, Default)]
 pub struct ServerOptions {
-    /// Whether it waits for the disk. Only a test that cuts the server down needs that.
+    /// Whether it syncs to disk. Only a test that crashes the machine needs that.
     pub fsync: bool,
-    /// A disk of this many bytes that only the server sees, at [`Server::small_disk`].
+    /// A disk of this many bytes that only the server can use, at [`TestServer::small_disk`].
     pub small_disk: Option<u64>,
-    /// Where its folder is made; the system's temporary folder unless it is said. The server's user must get there.
+    /// Where its folder is created; default: the system's temporary folder. The server's user must have access.
     pub place: Option<PathBuf>,
     /// Further settings, as in `postgresql.conf`.
     pub settings: Vec<(String, String)>,
@@ -72,13 +72,13 @@ pub struct ServerOptions {
 /// How a server is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShutdownMode {
-    /// Connections are cut, and everything is written to disk.
+    /// Connections are closed, and everything is written to disk.
     Fast,
-    /// Everything is dropped where it is, as in a crash; the next start recovers.
+    /// Processes end at once, as in a crash; the next start recovers.
     Immediate,
 }
 
-/// A PostgreSQL server that nobody else uses.
+/// A PostgreSQL server that only this test program uses.
 pub struct TestServer {
     programs: PgPrograms,
     folder: TempDir,
@@ -105,7 +105,7 @@ impl TestServer {
         Self::launch_in(programs, folder, options)
     }
 
-    /// Starts a server on the data that lies in `folder`, on a port of its own.
+    /// Starts a server on the data in `folder`, on a port of its own.
     fn launch_in(programs: PgPrograms, folder: TempDir, options: ServerOptions) -> Self {
         let mut server =
             Self { programs, folder, port: 0, options, running: Mutex::new(None), databases: AtomicU64::new(0) };
@@ -120,20 +120,20 @@ impl TestServer {
         panic!("PostgreSQL does not start:\n{refused}");
     }
 
-    /// The one server that all tests of a program share. It ends with the program.
+    /// The server that all tests of a program share. It ends with the program.
     #[must_use]
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<TestServer> = OnceLock::new();
         SHARED.get_or_init(Self::start)
     }
 
-    /// Where `database` is, for its superuser.
+    /// The URL of `database` for the superuser.
     #[must_use]
     pub fn url(&self, database: &str) -> String {
         self.url_as("postgres", database)
     }
 
-    /// Where `database` is, for `role`; nobody is asked for a password.
+    /// The URL of `database` for `role`; no password is needed.
     #[must_use]
     pub fn url_as(&self, role: &str, database: &str) -> String {
         format!("postgres://{role}@127.0.0.1:{}/{database}", self.port)
@@ -145,7 +145,7 @@ impl TestServer {
         self.port
     }
 
-    /// Makes an empty database with a name of its own, and says where it is.
+    /// Creates an empty database with a unique name; returns its URL.
     #[must_use]
     pub fn create_database(&self) -> String {
         let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed) + 1);
@@ -153,13 +153,13 @@ impl TestServer {
         self.url(&name)
     }
 
-    /// What `psql` prints when the superuser says `text` in `database` (a name or a URL): rows as lines, members
-    /// separated by `|`. Fails where PostgreSQL refuses.
+    /// The output of `psql` for `text`, as the superuser in `database` (a name or a URL): rows as lines, columns separated by
+    /// `|`. Fails if PostgreSQL refuses.
     pub fn sql(&self, database: &str, text: &str) -> String {
         self.psql(database, text).unwrap_or_else(|refusal| panic!("{text}\n{refusal}"))
     }
 
-    /// What `psql` prints on standard output, or on standard error where PostgreSQL refuses.
+    /// The output of `psql`, or its error output if PostgreSQL refuses.
     pub fn psql(&self, database: &str, text: &str) -> Result<String, String> {
         let url = if database.contains("://") { database.to_owned() } else { self.url(database) };
         let mut psql = self.programs.client("psql");
@@ -169,7 +169,7 @@ impl TestServer {
         if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
     }
 
-    /// Runs a file of statements with `psql`; fails where PostgreSQL refuses.
+    /// Runs a file of statements with `psql`; fails if PostgreSQL refuses.
     pub fn run_file(&self, database: &str, file: &Path, variables: &[(&str, &str)]) {
         let url = if database.contains("://") { database.to_owned() } else { self.url(database) };
         let mut psql = self.programs.client("psql");
@@ -181,12 +181,12 @@ impl TestServer {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// Cuts every client's connection to any database.
+    /// Terminates all client connections to all databases.
     pub fn kill_connections(&self) {
         self.cut("true");
     }
 
-    /// Cuts every connection to one database (a name or a URL).
+    /// Terminates all connections to one database (a name or a URL).
     pub fn kill_connections_to(&self, database: &str) {
         let name = database.rsplit('/').next().unwrap_or(database);
         self.cut(&format!("datname = '{name}'"));
@@ -200,14 +200,14 @@ impl TestServer {
         );
     }
 
-    /// Stops the server and waits until it is gone. One that is stopped stays so.
+    /// Stops the server and waits until it has ended. A stopped server stays stopped.
     pub fn stop(&self, how: ShutdownMode) {
         if let Some(watchdog) = self.running().take() {
             self.end(watchdog, how);
         }
     }
 
-    /// Starts the server again after [`Server::stop`], where it was.
+    /// Starts the server again after [`TestServer::stop`], on the same port and data.
     pub fn start_again(&self) {
         let mut refused = String::new();
         for _ in 0..PORTS_TRIED {
@@ -219,24 +219,24 @@ impl TestServer {
         panic!("PostgreSQL does not start again:\n{refused}");
     }
 
-    /// Has every process of the server stand still, until [`Server::go_on`].
+    /// Stops every process of the server with SIGSTOP, until [`TestServer::resume`].
     pub fn pause(&self) {
         let postmaster = self.postmaster();
         send("STOP", &[&postmaster]);
-        // It makes no more processes once it stands; those there are can be listed then.
+        // After that it creates no more processes, so those that exist can be listed.
         while state(&postmaster).is_some_and(|state| state != 'T') {
             std::thread::yield_now();
         }
         send("STOP", &children(&postmaster));
-        assert_eq!(state(&postmaster), Some('T'), "the server does not stand still");
+        assert_eq!(state(&postmaster), Some('T'), "the server is not stopped");
     }
 
-    /// Ends [`Server::stand_still`].
+    /// Ends [`TestServer::pause`].
     pub fn resume(&self) {
         continue_processes(&self.postmaster());
     }
 
-    /// Has one session's process stand still, until [`Server::wake_backend`]. What is sent to it waits, also when its
+    /// Stops one session's process with SIGSTOP, until [`TestServer::wake_backend`]. Statements sent to it wait, even after its
     /// client is gone.
     pub fn stop_backend(&self, pid: &str) {
         send("STOP", &[pid]);
@@ -245,7 +245,7 @@ impl TestServer {
         }
     }
 
-    /// Ends [`Server::stop_backend`], and waits until the process is gone, as it is soon when its client is.
+    /// Ends [`TestServer::stop_backend`], and waits until the process has ended, as it does after its client is gone.
     pub fn wake_backend(&self, pid: &str) {
         send("CONT", &[pid]);
         while state(pid).is_some() {
@@ -253,7 +253,7 @@ impl TestServer {
         }
     }
 
-    /// Whether this machine lets a test have a small disk; a container may not.
+    /// Whether this machine permits a small disk; a container may not.
     #[must_use]
     pub fn can_have_small_disk() -> bool {
         let programs = PgPrograms::find();
@@ -262,13 +262,13 @@ impl TestServer {
         nothing.stderr(Stdio::null()).status().is_ok_and(|status| status.success())
     }
 
-    /// Where the small disk is, for a tablespace.
+    /// The path of the small disk, for a tablespace.
     #[must_use]
     pub fn small_disk(&self) -> PathBuf {
         self.folder.path().join("small")
     }
 
-    /// The folder that is the server's own. It belongs to the user it runs as.
+    /// The server's folder. It belongs to the user that the server runs as.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()
@@ -290,9 +290,9 @@ impl TestServer {
     fn end(&self, mut watchdog: Child, how: ShutdownMode) {
         let postmaster = self.postmaster();
         send(if how == ShutdownMode::Fast { "INT" } else { "QUIT" }, &[&postmaster]);
-        // Whatever stands still does not end.
+        // A stopped process does not end.
         continue_processes(&postmaster);
-        // Waiting would close the pipe, and the watchdog would take the folder away.
+        // Waiting would close the pipe, and the watchdog would remove the folder.
         let pipe = watchdog.stdin.take();
         watchdog.wait().expect("the watchdog can be waited for");
         drop(pipe);
@@ -308,7 +308,7 @@ impl TestServer {
             ("fsync", switch),
             ("full_page_writes", switch),
             ("max_connections", "300"),
-            // A standby that was stopped for a while still finds what it missed.
+            // A standby that was stopped for a while still finds the WAL that it missed.
             ("wal_keep_size", "128MB"),
             ("logging_collector", "off"),
             ("log_destination", "stderr"),
@@ -319,7 +319,7 @@ impl TestServer {
         settings.into_iter().flat_map(|(name, value)| ["-c".to_owned(), format!("{name}={value}")]).collect()
     }
 
-    /// Starts the server and waits until it takes connections; says why where it does not.
+    /// Starts the server and waits until it accepts connections; the error is its output.
     fn launch(&self) -> Result<(), String> {
         let mut command = match self.options.small_disk {
             Some(bytes) => self.programs.as_user_with_disk(bytes, &self.small_disk(), "sh"),
@@ -343,7 +343,7 @@ impl TestServer {
                 drop(pipe);
                 Err(refused)
             }
-            Err(silence) => panic!("PostgreSQL says nothing: {silence}"),
+            Err(timeout) => panic!("PostgreSQL logs nothing: {timeout}"),
         }
     }
 }
@@ -354,16 +354,16 @@ impl Drop for TestServer {
     }
 }
 
-/// Reads what the server says to its end. The answer comes once: when it is ready, or what it said before it ended.
+/// Reads the server's log to its end. Sends one message: that the server is ready, or its output if it ended before.
 fn listen(stderr: impl std::io::Read + Send + 'static) -> mpsc::Receiver<Result<(), String>> {
-    let (answer, said) = mpsc::channel();
+    let (sender, outcome) = mpsc::channel();
     std::thread::spawn(move || {
         let mut text = String::new();
         let mut ready = false;
         for line in BufReader::new(stderr).lines().map_while(Result::ok) {
             if !ready && READY.iter().any(|text| line.contains(text)) {
                 ready = true;
-                let _ = answer.send(Ok(()));
+                let _ = sender.send(Ok(()));
             }
             if !ready {
                 text.push_str(&line);
@@ -371,10 +371,10 @@ fn listen(stderr: impl std::io::Read + Send + 'static) -> mpsc::Receiver<Result<
             }
         }
         if !ready {
-            let _ = answer.send(Err(text));
+            let _ = sender.send(Err(text));
         }
     });
-    said
+    outcome
 }
 
 /// Sends a signal to processes, some of which may be gone already.
@@ -387,16 +387,16 @@ fn continue_processes(postmaster: &str) {
     send("CONT", &[postmaster]);
 }
 
-/// The processes a process has made; none where it is gone.
+/// The child processes of a process; none if it has ended.
 fn children(pid: &str) -> Vec<String> {
     let listed = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     listed.split_whitespace().map(str::to_owned).collect()
 }
 
-/// The letter for what a process is doing; `T` where it stands still, nothing where it is gone.
+/// The state letter of a process; `T` if it is stopped, `None` if it has ended.
 fn state(pid: &str) -> Option<char> {
-    let said = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    said.rsplit(") ").next()?.chars().next()
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit(") ").next()?.chars().next()
 }
 
 fn free_port() -> u16 {

@@ -1,4 +1,4 @@
-//! PostgreSQL's programs: where they are, and whom they run as.
+//! PostgreSQL's programs: their folder, and the user that runs them.
 
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
@@ -7,9 +7,9 @@ use tempfile::TempDir;
 
 /// The programs, and the user they run as.
 pub(super) struct PgPrograms {
-    /// Empty where they are on the search path.
+    /// Empty if they are on the search path.
     folder: PathBuf,
-    /// Absent where the test's own user will do.
+    /// Absent if the test's own user is not root.
     user: Option<SystemUser>,
 }
 
@@ -20,7 +20,7 @@ struct SystemUser {
 }
 
 impl PgPrograms {
-    /// Looks for them where Debian puts them, then on the search path.
+    /// Searches for them where Debian installs them, then on the search path.
     pub(super) fn find() -> Self {
         let user = if is_root() { Some(SystemUser::find()) } else { None };
         let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
@@ -60,7 +60,7 @@ impl PgPrograms {
         command
     }
 
-    /// The same, with a disk of `bytes` at `place` that it and its children see, and nobody else: it is gone when they are.
+    /// The same, with a disk of `bytes` at `place` that only it and its children can use, and that is gone after them.
     pub(super) fn as_user_with_disk(&self, bytes: u64, place: &Path, program: &str) -> Command {
         std::fs::create_dir_all(place).expect("a folder for the small disk");
         let mut command = Command::new("unshare");
@@ -71,7 +71,7 @@ impl PgPrograms {
                 command.args(["--mount", "sh", "-c", mount, "mount", &size_and_owner]).arg(place);
                 command.args(["setpriv", "--reuid", user.name, "--regid", &user.gid.to_string(), "--clear-groups"]);
             }
-            // Who is not root may mount in a world of its own, and steps back to itself in a second one.
+            // A user other than root may mount in a user namespace, and gets its own id back in a second one.
             None => {
                 let own = std::fs::metadata("/proc/self").expect("this process");
                 command.args(["--map-root-user", "--mount", "sh", "-c", mount, "mount", &format!("size={bytes}")]);
@@ -94,7 +94,7 @@ impl PgPrograms {
         folder
     }
 
-    /// Makes a file or folder the server's user's.
+    /// Makes the server's user the owner of a file or folder.
     pub(super) fn hand_over(&self, path: &Path) {
         if let Some(user) = &self.user {
             chown(path, Some(user.uid), Some(user.gid)).expect("it can change hands");
@@ -111,7 +111,7 @@ impl PgPrograms {
 }
 
 impl SystemUser {
-    /// `postgres` where Debian's package made it, else `nobody`.
+    /// `postgres` if Debian's package created it, otherwise `nobody`.
     fn find() -> Self {
         let accounts = std::fs::read_to_string("/etc/passwd").expect("the list of users");
         for name in ["postgres", "nobody"] {

@@ -2,22 +2,22 @@
 //!
 //! ```text
 //!  primary ──WAL──▶ standby        require_standbys("one"): commits of the primary wait for the standby "one"
-//!     │                │           stop(Immediate), stand_still(): it is gone, or hangs; commits wait
-//!     └─ stopped       └─ promote() ──▶ a server of its own, with what it had received
+//!     │                │           stop(Immediate), pause(): it is gone, or hangs; commits wait
+//!     └─ stopped       └─ promote() ──▶ an independent server, with what it had received
 //! ```
 //!
-//! Everything blocks until it has happened; an async test calls it through `spawn_blocking` or `block_in_place`.
+//! Every call blocks until it is done; an async test uses `spawn_blocking` or `block_in_place`.
 
 use super::{ShutdownMode, TestServer};
 use std::path::Path;
 use std::process::Stdio;
 
-/// How often a question is asked before the test fails; each takes a process and a connection of its own.
+/// How often a query is repeated before the test fails; each takes a process and a connection of its own.
 const QUESTIONS_MAX: usize = 5000;
 
 impl TestServer {
     /// Starts a standby that streams from this server under `name`, and waits until it streams. It is asynchronous until
-    /// [`Server::require_standbys`] names it. Its databases have the same names: [`Server::url`].
+    /// [`TestServer::require_standbys`] names it. Its databases have the same names: [`TestServer::url`].
     #[must_use]
     pub fn start_standby(&self, name: &str) -> Self {
         let folder = self.programs.folder(self.options.place.as_deref());
@@ -25,7 +25,7 @@ impl TestServer {
         self.base_backup(&data);
         let settings = data.join("postgresql.auto.conf");
         let text = std::fs::read_to_string(&settings).expect("the settings of a base backup");
-        // The copy must not wait for standbys of its own once it is promoted.
+        // After a promotion the copy must not wait for standbys of its own.
         let kept: String = text.lines().filter(|line| !line.starts_with("synchronous_standby_names")).fold(
             String::new(),
             |mut kept, line| {
@@ -43,12 +43,12 @@ impl TestServer {
         standby
     }
 
-    /// Has commits wait for standbys, as `synchronous_standby_names` says it (`one`, `ANY 1 (one, two)`, empty for none).
-    /// Every commit that begins after this returns does so.
+    /// Sets `synchronous_standby_names` (`one`, `ANY 1 (one, two)`, empty for none). Every commit that begins after this returns
+    /// waits for these standbys.
     pub fn require_standbys(&self, names: &str) {
         self.set_system("synchronous_standby_names", names);
-        // The checkpointer tells the sessions; it reads its settings before it begins a checkpoint that is asked for. One
-        // that was just about to begin did not see them yet.
+        // The checkpointer informs the sessions; it reads its settings before it begins a requested checkpoint. One that was
+        // about to begin may not have seen them yet.
         self.sql("postgres", "CHECKPOINT");
         self.sql("postgres", "CHECKPOINT");
     }
@@ -68,25 +68,25 @@ impl TestServer {
         ));
     }
 
-    /// Waits until this standby shows all that `primary` has written so far.
+    /// Waits until this standby has replayed everything that `primary` has written so far.
     pub fn wait_for_all_of(&self, primary: &Self) {
         let written = primary.sql("postgres", "SELECT pg_current_wal_flush_lsn()");
         self.wait_until(&format!("SELECT pg_last_wal_replay_lsn() >= '{written}'"));
     }
 
-    /// Makes this standby a server of its own, with what it has received, and waits until it takes writes.
+    /// Promotes this standby, with what it has received, and waits until it accepts writes.
     pub fn promote(&self) {
         let promoted = self.sql("postgres", "SELECT pg_promote(true, 60)");
         assert_eq!(promoted, "t", "the standby was not promoted");
         self.wait_until("SELECT NOT pg_is_in_recovery()");
     }
 
-    /// Keeps a copy of everything as it is now, for [`Server::restore_copy`].
+    /// Copies the data folder as it is now, for [`TestServer::restore_copy`].
     pub fn keep_copy(&self) {
         self.base_backup(&self.folder().join("copy"));
     }
 
-    /// Goes back to the copy kept last, on the same port, as after a restore: what was written since is gone.
+    /// Restores the last copy, on the same port: what was written since is gone.
     pub fn restore_copy(&self) {
         self.stop(ShutdownMode::Immediate);
         let (copy, data) = (self.folder().join("copy"), self.data());
@@ -95,7 +95,7 @@ impl TestServer {
         self.start_again();
     }
 
-    /// Waits until a question asked in a new session of the superuser is answered with true.
+    /// Waits until a query, each time in a new session of the superuser, returns true.
     pub fn wait_until(&self, question: &str) {
         let mut answer = Ok(String::new());
         for _ in 0..QUESTIONS_MAX {

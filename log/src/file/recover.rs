@@ -1,13 +1,14 @@
-//! Opening a log: what the files say, made whole. The rules and their reasons are in `docs/format.md`.
+//! Opening a log, with recovery. The rules and their reasons are in `docs/format.md`.
 //!
-//! - Of two generations of a segment the lower counts: the higher was not finished.
-//! - Positions must be covered without a gap from 1 on, by segments or by what the marks say was dropped.
+//! - Of two generations of a segment the lower is used: the higher is unfinished. A segment that an earlier one covers was
+//!   merged with it, and is removed.
+//! - Positions must be covered without a gap from 1 on, by segments or by runs that the marks record as dropped.
 //! - Only the last append can be torn, because each is synced before the next is written: a bad end of the last segment
-//!   is cut unless frames of a later batch stand behind it; anything else is damage.
-//! - A position that is known to be acknowledged was never torn: damage at or below it is damage.
-//! - Damage refuses to open, naming file and offset, before anything is changed. A bad body alone does not: it spoils its
-//!   record, which is for readers to be told.
-//! - What is cut is kept aside.
+//!   is truncated unless frames of a later batch follow; anything else is damage.
+//! - A position that is known to be acknowledged was never torn: whatever is wrong at or below it is damage.
+//! - A damaged log is not opened; the error names file and offset, and nothing was changed. A bad body alone does not prevent
+//!   opening: only reads of its record fail.
+//! - What is cut off is copied to `cut/` first.
 
 use super::background::write_index;
 use super::cut_folder::CutFolder;
@@ -28,20 +29,20 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What is wrong with a segment whose head cannot be read.
+/// The error of a segment whose head cannot be read.
 pub(super) const HEAD_FLAW: &str = "the segment's head does not match its checksum";
 
-/// A log as it was found, whole again.
+/// A recovered log.
 pub(crate) struct RecoveredLog {
     pub(crate) state: LogState,
     pub(crate) marks_file: TrimMarksFile,
-    /// What was cut off: a torn tail that nobody was told of.
+    /// What was cut off: a torn tail that was never acknowledged.
     pub(crate) cuts: Vec<FileDamage>,
     /// Records of the growing segment whose bodies are damaged; everything else is served.
     pub(crate) bad_bodies: Vec<FileDamage>,
 }
 
-/// Reads a log and makes it whole. Nothing is changed before it is clear that it can be.
+/// Reads and recovers a log. Nothing is changed before it is certain that the log opens.
 pub(crate) fn recover(
     disk: &dyn Disk,
     folder: &Path,
@@ -79,7 +80,7 @@ pub(crate) fn recover(
     Ok(RecoveredLog { state, marks_file, cuts: cut_off, bad_bodies })
 }
 
-/// Cuts what does not belong to a whole batch, keeping it aside, and makes the rest durable.
+/// Cuts off what does not belong to a complete batch, after copying it to `cut/`, and makes the rest durable.
 fn cut_tail(
     disk: &dyn Disk,
     tail: &SegmentTail,
@@ -87,15 +88,17 @@ fn cut_tail(
     options: &FileLogOptions,
 ) -> Result<(), LogError> {
     let name = tail.head.name;
-    // On a full disk, where the reserve was given up, every copy takes room that freeing space needs.
+    // On a full disk without a reserve a copy would take the room that freeing space needs.
     let has_room = options.reserve_bytes == 0 || kept_bytes(disk)?.is_some();
     if tail.flaw.is_some() && has_room {
         match cuts.keep_torn(disk, name, tail.end) {
             Ok(kept) => {
-                tracing::warn!(segment = name.base.get(), offset = tail.end, kept, "a torn tail was kept aside");
+                tracing::warn!(segment = name.base.get(), offset = tail.end, kept, "a torn tail was copied to `cut/`");
             }
-            // Nobody was told of it: a full disk must not keep the log from opening.
-            Err(error) => tracing::warn!(segment = name.base.get(), %error, "a torn tail could not be kept aside"),
+            // It was never acknowledged: a full disk must not prevent opening.
+            Err(error) => {
+                tracing::warn!(segment = name.base.get(), %error, "a torn tail could not be copied to `cut/`")
+            }
         }
     }
     if tail.flaw.is_some() {
@@ -105,7 +108,7 @@ fn cut_tail(
     Ok(torn::rewrite_last_batch(disk, tail)?)
 }
 
-/// Takes away what belongs to no segment, and makes the folder durable as it is now.
+/// Removes files that belong to no segment, and syncs the folder.
 fn sweep(disk: &dyn Disk, files: &LogFiles, state: &LogState) -> Result<(), LogError> {
     for name in &files.indexes {
         if !state.sealed.iter().any(|segment| segment.name() == *name) {
@@ -138,24 +141,24 @@ impl LogFiles {
     }
 }
 
-/// The segment files that count.
+/// The valid segment files.
 struct ChosenSegments {
     /// Oldest first.
     segments: Vec<SegmentName>,
-    /// Rewrites that were not finished, and what was dropped.
+    /// Unfinished rewrites, and what was dropped or merged.
     superseded: Vec<SegmentName>,
 }
 
 struct LogRecovery<'a> {
     disk: &'a dyn Disk,
     folder: &'a Path,
-    /// Everything through here was once whole.
+    /// Everything through here was complete once.
     acknowledged: Position,
     trim_marks: TrimMarks,
 }
 
 impl LogRecovery<'_> {
-    /// The segments that count; rewrites, merges and drops that were cut short are finished or undone.
+    /// The valid segments; rewrites, merges and drops that were interrupted are finished or undone.
     fn choose_generations(&self, files: &LogFiles) -> Result<ChosenSegments, LogError> {
         let mut chosen = ChosenSegments { segments: Vec::new(), superseded: Vec::new() };
         for (base, generations) in &files.segments {
@@ -170,8 +173,8 @@ impl LogRecovery<'_> {
         Ok(chosen)
     }
 
-    /// The segment to go on with, taken off the list, and those behind it that were begun and never used. A last one that
-    /// was rewritten stays on the list as sealed.
+    /// The segment to append to, removed from the list, and those behind it that were created and never used. A last one that was
+    /// rewritten stays on the list as sealed.
     fn read_last(&self, segments: &mut Vec<SegmentName>) -> Result<(Option<LastSegment>, Vec<SegmentName>), LogError> {
         let mut unused = Vec::new();
         while let Some(name) = segments.pop_if(|name| name.generation == 1) {
@@ -182,7 +185,7 @@ impl LogRecovery<'_> {
                 }
                 return Ok((Some(last), unused));
             }
-            // A head is synced before the first record is written: without one, a file never had any.
+            // A head is synced before the first record is written: a file without one never had any.
             if name.base <= self.acknowledged || !frame_scan::zeros_from(self.disk, &name.file(), HEAD_BYTES as u64)? {
                 return Err(self.damaged(name, 0, HEAD_FLAW));
             }
@@ -191,7 +194,7 @@ impl LogRecovery<'_> {
         Ok((None, unused))
     }
 
-    /// Opens the sealed segments, rebuilding indexes where they are missing or bad.
+    /// Opens the sealed segments, and rebuilds indexes that are missing or bad.
     fn open_sealed(&self, segments: &[SegmentName]) -> Result<Vec<Arc<SealedSegment>>, LogError> {
         let mut sealed = Vec::with_capacity(segments.len());
         for name in segments {
@@ -222,7 +225,7 @@ impl LogRecovery<'_> {
         Ok(Some(SealedSegment { head, summary, index }))
     }
 
-    /// Checks that no position is missing but those that were dropped.
+    /// Checks that no position is missing except dropped ones.
     fn chain(&self, sealed: &[Arc<SealedSegment>], active: Option<&ActiveSegment>) -> Result<(), LogError> {
         let mut next = Position(1);
         let parts = sealed.iter().map(|segment| (segment.name(), Some(segment)));
@@ -240,7 +243,7 @@ impl LogRecovery<'_> {
         Ok(())
     }
 
-    /// A sealed segment's file must hold all of its records, and a rewritten one as many as it was written with.
+    /// A sealed segment's file must hold all of its records, and a rewritten one the bytes in its head.
     fn check_length(&self, segment: &SealedSegment) -> Result<(), LogError> {
         let (file, end) = (segment.name().file(), segment.summary.bytes);
         let mut last = [0];
@@ -251,7 +254,7 @@ impl LogRecovery<'_> {
         }
     }
 
-    /// What was acknowledged must be there.
+    /// Everything that was acknowledged must be there.
     fn check_acknowledged(&self, state: &LogState) -> Result<(), LogError> {
         if state.tail >= self.acknowledged {
             return Ok(());

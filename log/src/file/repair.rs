@@ -1,9 +1,9 @@
-//! Making a log that does not open one that does, keeping everything that can still be read.
+//! Repairing a log that does not open, keeping everything that can still be read.
 //!
-//! - First a survey, which changes nothing: every frame of every segment, damaged or not. Then the plan is carried out.
-//! - A segment with something wrong in it is written anew under its next generation, with its intact records. What is lost
-//!   leaves holes, as removal does: no number is given twice. Files are kept aside before they are replaced.
-//! - Marks first, then segments, each as a rewrite: a repair that is cut short is simply done again.
+//! - First a survey reads every frame of every segment and changes nothing. Then the plan is executed.
+//! - A damaged segment is rewritten under its next generation, with its intact records. Lost records leave holes, like removed
+//!   ones: no number is assigned twice. Files are copied to `cut/` before they are replaced.
+//! - Marks are written first, then segments, each as a rewrite: an interrupted repair is run again.
 //! - A log of a newer version is not damaged, and is not repaired.
 
 mod apply;
@@ -21,7 +21,7 @@ use survey::LogSurvey;
 /// What is known about a log from elsewhere.
 #[derive(Debug, Clone, Default)]
 pub struct AcknowledgedState {
-    /// The last position known to have been acknowledged; 0 where nobody knows.
+    /// The last position known to have been acknowledged; 0 if unknown.
     pub acknowledged: Position,
     /// Topics' last sequences as of then.
     pub tails: Vec<(TopicNumber, Sequence)>,
@@ -41,13 +41,13 @@ pub struct RepairFinding {
 pub struct RepairReport {
     /// What is wrong. Empty: the log opens as it is.
     pub findings: Vec<RepairFinding>,
-    /// Files kept aside, by their names in `cut/`.
+    /// Files copied to `cut/`, by their names there.
     pub kept: Vec<String>,
-    /// Records that are lost and whose headers are known.
+    /// Lost records whose headers are known.
     pub lost: Vec<RecordHeader>,
-    /// All positions that are lost, as far as can be told: first and last of each run.
+    /// All lost positions, as far as is known: first and last of each run.
     pub lost_positions: Vec<(Position, Position)>,
-    /// Sequences of topics that are lost: first and last of each run.
+    /// Lost sequences of topics: first and last of each run.
     pub lost_sequences: Vec<LostSequences>,
     /// The last position of the log.
     pub tail: Position,
@@ -55,7 +55,7 @@ pub struct RepairReport {
     pub last_topic: TopicNumber,
 }
 
-/// Repairs the log of a data folder that no broker has open; a dry run only says what it would do.
+/// Repairs the log of a data folder that no broker has open; a dry run only reports what it would do.
 pub fn repair(folder: &Path, known: &AcknowledgedState, dry_run: bool) -> Result<RepairReport, LogError> {
     let log_folder = folder.join(LOG_FOLDER);
     // Before taking the lock, which would create the folder.
@@ -65,7 +65,7 @@ pub fn repair(folder: &Path, known: &AcknowledgedState, dry_run: bool) -> Result
     run(&disk, &log_folder, known, dry_run, &CutFolder::In(folder))
 }
 
-/// The same on any disk that nobody uses meanwhile.
+/// The same on any disk that nothing else uses in the meantime.
 pub fn repair_disk(disk: &Arc<dyn Disk>, known: &AcknowledgedState, dry_run: bool) -> Result<RepairReport, LogError> {
     run(disk, Path::new(""), known, dry_run, &CutFolder::On(disk))
 }

@@ -1,7 +1,7 @@
 //! Space for freeing space: a file of zeros that is given up when the disk is full.
 //!
-//! - Removing needs some room first: the facts that must outlive the removed events, the removal marks, and the copy of what
-//!   stays of a segment. On a full disk that room is the reserve's.
+//! - A removal first needs some room: the facts that must outlive the removed events, the removal marks, and the copy of what
+//!   is kept of a segment. On a full disk the reserve provides that room.
 //! - An append that finds the disk full gives nothing up: it is taken back, and the log says that it is full. From then on the
 //!   ledger appends nothing but what frees space, and for that the reserve is given up.
 //! - The log is full until the keeper finds room again, and makes the reserve again if it was given up.
@@ -17,14 +17,14 @@ pub const RESERVE_BYTES: u64 = 8 * 1024 * 1024;
 /// The reserve is at most this part of the volume, unless that is less than [`RESERVE_BYTES`].
 const VOLUME_PARTS: u64 = 40;
 
-/// Its file, beside the segments.
+/// Its file, next to the segments.
 const FILE: &str = "reserve";
 /// The file that shows whether there is room, for a moment.
 const PROBE_FILE: &str = "reserve.probe";
 const PROBE_BYTES: u64 = 1024 * 1024;
 /// A log that an append has just found full stays so for at least this long: what was decided meanwhile has the reserve.
 const FULL_FOR: Duration = Duration::from_secs(1);
-/// Looking for room costs a write: at least every so many refusals are worth it.
+/// Checking for room costs a write: it is done at least every so many refusals.
 const LOOK_EVERY: u64 = 64;
 
 /// Bytes of the reserve of a log with segments of this size: enough to let one segment go. What must outlive its events takes

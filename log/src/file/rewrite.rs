@@ -1,7 +1,7 @@
-//! Copying what is left of a sealed segment to a file of the next generation.
+//! Copying the remaining records of a sealed segment to a file of the next generation.
 //!
-//! Order: write the new file, sync it, sync the folder, show it, take the old one away, sync the folder. Up to the last
-//! step both are there, and the lower generation counts; so a power cut in between costs nothing but the work.
+//! Order: write the new file, sync it, sync the folder, switch readers to it, remove the old one, sync the folder. Before the
+//! last step both exist, and the lower generation is used; so after a power cut only the work is repeated.
 
 use super::disk::discard;
 use super::fetch::fetch;
@@ -19,9 +19,8 @@ const NO_LIMIT: ReadLimit = ReadLimit { records: usize::MAX, bytes: usize::MAX }
 /// Bytes copied at once, unless one record is longer.
 const STEP_BYTES: usize = 1024 * 1024;
 
-/// Rewrites a segment without what `marks` hide. `None` if a record to keep is damaged: then the old file stays, so that
-/// what can still be read of it can be. A new file that does not come to count is taken away: a disk that is full needs
-/// the room.
+/// Rewrites a segment without what `trim_marks` hide. `None` if a record to keep is damaged: then the old file stays, so that
+/// its other records remain readable. A new file that is not used is removed: a full disk needs the room.
 pub(crate) fn rewrite(
     shared: &SharedLog,
     segment: &Arc<SealedSegment>,
@@ -69,7 +68,7 @@ fn write(
     Ok(Some(Arc::new(SealedSegment { head, summary, index: SegmentIndex::Live(live) })))
 }
 
-/// Where the records to keep lie, in order. Taken from the index, so that damage in what goes does not matter.
+/// The locations of the records to keep, in order. They come from the index, so damage in removed records does not matter.
 pub(super) fn kept_places(
     shared: &SharedLog,
     segment: &SealedSegment,
@@ -126,7 +125,7 @@ pub(super) fn copy(
     Ok(true)
 }
 
-/// The first places, as many as are copied at once, and the rest.
+/// The first locations, as many as are copied at once, and the rest.
 fn step(places: &[FrameLocation]) -> Option<(&[FrameLocation], &[FrameLocation])> {
     let mut bytes = 0;
     let fitting = places.iter().take_while(|place| {

@@ -7,39 +7,39 @@ use super::file_names::SegmentName;
 use bytes::{Buf, BufMut};
 use contract::Position;
 
-/// Bytes of the head; the first frame stands behind it.
+/// Bytes of the head; the first frame follows it.
 pub(crate) const HEAD_BYTES: usize = 64;
 
 const MAGIC: &[u8; 8] = b"EVLOG\r\n\x1A";
 const VERSION: u32 = 1;
 const SALT_AT: usize = 56;
 
-/// What a segment says of itself.
+/// A segment's head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentHead {
     /// Its file.
     pub(crate) name: SegmentName,
-    /// When it was begun: the time of the record it was begun for.
+    /// When it was created: the time of the record it was created for.
     pub(crate) created: i64,
     /// No record in it is older than this: the time of the last record before it.
     pub(crate) time_floor: i64,
-    /// Where its frames' checksums start; random, so that nobody can write a body that looks like a frame.
+    /// The start value of its frames' checksums; random, so that no body can look like a frame.
     pub(crate) salt: u32,
-    /// Set once rewritten.
+    /// Set if rewritten.
     pub(crate) rewritten: Option<RewrittenExtent>,
 }
 
-/// How far a rewritten segment goes.
+/// The extent of a rewritten segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RewrittenExtent {
-    /// The last position the segment stood for before records were removed from it.
+    /// The last position that the segment covers, including removed records and segments merged into it.
     pub(crate) through: Position,
     /// Bytes of the file.
     pub(crate) bytes: u64,
 }
 
 impl SegmentHead {
-    /// The head as it lies on disk.
+    /// The bytes on disk.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEAD_BYTES);
         out.put_slice(MAGIC);
@@ -55,7 +55,7 @@ impl SegmentHead {
         out
     }
 
-    /// `None` where `bytes` are not the head of `name`.
+    /// `None` if `bytes` are not the head of `name`.
     pub(crate) fn decode(bytes: &[u8], name: SegmentName) -> Option<Self> {
         let (content, mut checksum) = bytes.get(..HEAD_BYTES)?.split_at_checked(HEAD_BYTES - 4)?;
         let mut fields = content.strip_prefix(MAGIC)?;
@@ -81,7 +81,7 @@ impl SegmentHead {
         intact && fields.try_get_u32_le().is_ok_and(|version| version != VERSION)
     }
 
-    /// A head for `name` with the salt that stands in a damaged one. Times are not believed.
+    /// A head for `name` with the salt of a damaged one. Its times are not used.
     pub(crate) fn with_salt_of(bytes: &[u8; HEAD_BYTES], name: SegmentName) -> Self {
         let mut salt = bytes.get(SALT_AT..).unwrap_or_default();
         let salt = salt.try_get_u32_le().unwrap_or_default();

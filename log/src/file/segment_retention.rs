@@ -1,4 +1,4 @@
-//! What to do with a sealed segment once some of its records were removed. Choosing only; the keeper does it.
+//! The choice of what to do with sealed segments: a pure function. The background thread executes it.
 
 use super::index::{SegmentSummary, TopicSummary};
 use super::trim_marks::TrimMarks;
@@ -7,15 +7,15 @@ use std::ops::Range;
 /// What to do with a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SegmentAction {
-    /// Leave it.
+    /// Keep it unchanged.
     Keep,
-    /// Copy what is left to a new file: at least half of the bytes come back.
+    /// Copy the remaining records to a new file: that frees at least half of the bytes.
     Rewrite,
-    /// Take it away: nothing is left.
+    /// Remove it: nothing is left.
     Drop,
 }
 
-/// What to do with a segment of which `marks` hide some records.
+/// What to do with a segment of which `trim_marks` may hide records.
 pub(crate) fn choose(summary: &SegmentSummary, trim_marks: &TrimMarks) -> SegmentAction {
     let all: u64 = summary.topics.iter().map(|topic| topic.bytes).sum();
     let removed: u64 = summary.topics.iter().map(|topic| removed_bytes(topic, trim_marks)).sum();
@@ -55,7 +55,7 @@ pub(crate) fn holds_removed(topics: &[TopicSummary], trim_marks: &TrimMarks) -> 
     topics.iter().any(|topic| topic.first <= trim_marks.removed_through(topic.topic))
 }
 
-/// Bytes of a topic's removed records, taking them to be of equal size.
+/// Bytes of a topic's removed records, if all have the same size.
 fn removed_bytes(topic: &TopicSummary, trim_marks: &TrimMarks) -> u64 {
     let through = trim_marks.removed_through(topic.topic).min(topic.last);
     let span = topic.last.get() - topic.first.get() + 1;

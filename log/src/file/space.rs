@@ -1,10 +1,10 @@
-//! The free-space watch: a warning, and then less is stored, before the volume is full.
+//! The free-space watch: before the volume is full, it warns, then less is stored.
 //!
-//! - Looked at by the keeper every second, and by the writer after each roll and each megabyte. The room that was found last
-//!   is known without a system call.
-//! - Thresholds are bytes, but at most a part of the volume, so that a small one can be used as well.
-//! - A threshold that was crossed has to be exceeded by an eighth to be crossed back: at the border it does not flicker.
-//! - A volume that is full all the same is the reserve's business ([`super::reserve`]).
+//! - The background thread checks every second, the writer after each roll and each megabyte. The last result is available
+//!   without a system call.
+//! - Thresholds are bytes, but at most a part of the volume, so that a small volume can be used as well.
+//! - A threshold that was crossed has to be exceeded by an eighth to be crossed back (hysteresis).
+//! - A volume that is full nevertheless is handled by the reserve ([`super::reserve`]).
 
 use super::Disk;
 use super::disk::VolumeSpace;
@@ -28,7 +28,7 @@ pub struct SpaceLimits {
 }
 
 impl SpaceLimits {
-    /// Whether there is something to look for.
+    /// Whether a threshold is set.
     const fn is_set(self) -> bool {
         self.warn_bytes > 0 || self.refuse_bytes > 0
     }
@@ -59,12 +59,12 @@ impl SpaceLimits {
 #[derive(Debug)]
 pub(crate) struct SpaceWatch {
     limits: SpaceLimits,
-    /// Folders beside the log's own, which may be mounted elsewhere.
+    /// Folders besides the log's own, which may be on other volumes.
     folders: Vec<PathBuf>,
     seen: Mutex<SeenSpace>,
 }
 
-/// What was seen last.
+/// The last result.
 #[derive(Debug, Clone, Copy, Default)]
 struct SeenSpace {
     room: StorageRoom,
@@ -77,22 +77,22 @@ impl SpaceWatch {
         Self { limits, folders, seen: Mutex::default() }
     }
 
-    /// Whether there is something to look for.
+    /// Whether a threshold is set.
     pub(crate) const fn is_on(&self) -> bool {
         self.limits.is_set()
     }
 
-    /// The room that was seen last.
+    /// The room at the last check.
     pub(crate) fn room(&self) -> StorageRoom {
         self.seen().room
     }
 
-    /// Looks at the volumes, and logs what has changed. One that cannot be asked counts as it did before.
+    /// Checks the volumes, and logs changes. A volume that cannot be checked keeps its last result.
     pub(crate) fn look(&self, disk: &dyn Disk) {
         if !self.is_on() {
             return;
         }
-        // Asked before the lock is taken: a volume that does not answer must not hold up who decides.
+        // Before the lock is taken: a volume that does not respond must not block decisions.
         let others = self.folders.iter().map(|folder| volume_space(folder));
         let volumes: Vec<_> = std::iter::once(disk.space()).chain(others).filter_map(|it| it.ok().flatten()).collect();
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -113,7 +113,7 @@ impl SpaceWatch {
         }
     }
 
-    /// What an operator should know of the room that was seen last, as a sentence about the log.
+    /// What an operator should know of the room at the last check, as a sentence about the log.
     pub(crate) fn warning(&self) -> Option<String> {
         let SeenSpace { room, space: Some(space) } = self.seen() else { return None };
         let (free, total) = (megabytes(space.free), megabytes(space.total));
@@ -156,7 +156,7 @@ impl SpaceWatch {
     }
 }
 
-/// For people.
+/// For display.
 fn megabytes(bytes: u64) -> String {
     const MIB: u64 = 1024 * 1024;
     match bytes {

@@ -1,8 +1,9 @@
-//! What the engine knows in RAM: the segments, the growing one, the hot tail, and what was let go.
+//! The engine's state in RAM: the sealed segments, the growing one, the hot tail, and the removal marks.
 //!
-//! - One lock over all of it, held for memory work only, never across a disk call.
-//! - Only the log's thread changes `active`, `hot` and `tail`; only the keeper replaces or drops sealed segments.
-//! - Everything in it is durable. The tail's watch is moved after the state, so whoever is woken finds the records.
+//! - One lock protects all of it; it is held for work in memory only, never during a disk call.
+//! - Only the appending thread changes `active`, `hot` and `tail`; only the background thread replaces, merges or drops sealed
+//!   segments.
+//! - Everything in it is durable. The tail's watch changes after the state, so a woken reader finds the records.
 
 use super::FileLogOptions;
 use super::background::BackgroundTask;
@@ -22,14 +23,14 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::watch;
 
-/// What the threads and readers of one log share.
+/// The parts that the threads and readers of one log share.
 pub(crate) struct SharedLog {
     pub(crate) disk: Arc<dyn Disk>,
-    /// Where the files are, for people; empty on a disk that is no folder.
+    /// The folder of the files, for messages; empty on a disk that is not a folder.
     pub(crate) folder: PathBuf,
     pub(crate) options: FileLogOptions,
     state: RwLock<LogState>,
-    /// Held while marks are written. Taken before the state's lock, never inside it.
+    /// Held while marks are written. Taken before the state's lock, never while that is held.
     pub(crate) marks_file: Mutex<TrimMarksFile>,
     pub(crate) tail: watch::Sender<Position>,
     pub(crate) chores: Sender<BackgroundTask>,
@@ -41,7 +42,7 @@ pub(crate) struct SharedLog {
 pub(crate) struct LogState {
     /// Sealed segments, by base.
     pub(crate) sealed: Vec<Arc<SealedSegment>>,
-    /// The growing segment; absent until the first append, and behind a rewritten last segment.
+    /// The growing segment; absent until the first append, and after a rewritten last segment.
     pub(crate) active: Option<ActiveSegment>,
     /// The sealed segments of each topic.
     runs: HashMap<TopicNumber, Vec<TopicRun>>,
@@ -67,7 +68,7 @@ pub(crate) struct ActiveSegment {
     pub(crate) index: LiveIndex,
 }
 
-/// Where a topic's records of one sealed segment end.
+/// The end of a topic's records in one sealed segment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TopicRun {
     pub(crate) base: Position,
@@ -83,7 +84,7 @@ impl SealedSegment {
         self.head.name
     }
 
-    /// The last position it stands for, removed ones included.
+    /// The last position it covers, removed ones included.
     pub(crate) fn through(&self) -> Position {
         self.head.rewritten.map_or(self.summary.last, |rewritten| rewritten.through)
     }
@@ -109,7 +110,7 @@ impl ActiveSegment {
 }
 
 impl LogState {
-    /// The state behind what was found on disk.
+    /// The state of the log that was found on disk.
     pub(crate) fn new(
         sealed: Vec<Arc<SealedSegment>>,
         active: Option<ActiveSegment>,
@@ -198,14 +199,14 @@ impl LogState {
         self.runs.get(&topic).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The last sequence a topic ever had; 0 where nobody wrote to it.
+    /// The last sequence a topic ever had; 0 if it never had a record.
     pub(crate) fn last_sequence(&self, topic: TopicNumber) -> Sequence {
         let active = self.active.as_ref().and_then(|active| active.index.topic(topic)).map(|summary| summary.last);
         let stored = active.or_else(|| self.runs(topic).last().map(|run| run.last)).unwrap_or_default();
         stored.max(self.trim_marks.removed_through(topic))
     }
 
-    /// Shows a batch that has become durable. `frames` are the bytes of each on disk.
+    /// Makes a durable batch visible. `frames` are the bytes of each record on disk.
     pub(crate) fn push_batch(&mut self, batch: Vec<Record>, frames: &[usize]) {
         let Some(active) = &mut self.active else { return };
         for (record, frame_bytes) in batch.into_iter().zip(frames) {
@@ -220,7 +221,7 @@ impl LogState {
     }
 }
 
-/// A rewritten segment may have lost a topic; a dropped one has lost them all.
+/// Forgets a topic's run: a rewritten segment may have lost a topic, a dropped one has lost all.
 fn forget_run(runs: &mut HashMap<TopicNumber, Vec<TopicRun>>, topic: TopicNumber, base: Position) {
     if let Some(list) = runs.get_mut(&topic) {
         list.retain(|run| run.base != base);
@@ -244,12 +245,12 @@ impl SharedLog {
         Self { disk, folder, options, state, marks_file, tail, chores, reserve, space }
     }
 
-    /// The state, to look at. A state is never left half changed, so a panic elsewhere does not spoil it.
+    /// The state, for reading. It is never left half changed, so it stays valid after a panic elsewhere.
     pub(crate) fn state(&self) -> RwLockReadGuard<'_, LogState> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The state, to change.
+    /// The state, for writing.
     pub(crate) fn state_mut(&self) -> RwLockWriteGuard<'_, LogState> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }

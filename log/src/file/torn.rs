@@ -1,9 +1,9 @@
-//! The last segment: which batches in it are whole, and whether what follows was torn or damaged.
+//! The last segment: which batches in it are complete, and whether the rest is torn or damaged.
 //!
-//! - A batch is whole when all its headers are there and its last one says so. Whether its bodies are what was written
-//!   decides only for the very last one: a bad body there looks like a torn append, unless something proves that the batch
-//!   was once whole. Anywhere else a bad body spoils one record and nothing more.
-//! - Two things prove that: a frame of a later batch, since each append is synced before the next is written, and a
+//! - A batch is complete if all its headers are there and the last has its flag. Bodies matter only in the very last batch: a
+//!   bad body there looks like a torn append, unless something proves that the batch was complete once. Anywhere else a bad
+//!   body affects only its record.
+//! - Two things prove that: a frame of a later batch, because each append is synced before the next is written, and a
 //!   position known to be acknowledged.
 
 use super::Disk;
@@ -15,11 +15,11 @@ use crate::RecordHeader;
 use contract::{Position, Sequence};
 use std::io;
 
-/// What the last segment holds.
+/// The last segment.
 pub(crate) struct LastSegment {
-    /// Its whole batches, indexed.
+    /// Its complete batches, indexed.
     pub(crate) active: ActiveSegment,
-    /// Where they end, and what comes behind them.
+    /// Where they end, and what follows.
     pub(crate) tail: SegmentTail,
 }
 
@@ -27,20 +27,20 @@ pub(crate) struct LastSegment {
 #[derive(Debug)]
 pub(crate) struct SegmentTail {
     pub(crate) head: SegmentHead,
-    /// Where the whole batches end.
+    /// Where the complete batches end.
     pub(crate) end: u64,
     /// Where the last of them begins.
     pub(crate) last_batch_at: u64,
-    /// Where the first bytes are that belong to no whole batch, and what is wrong with them.
+    /// The offset of the first bytes that belong to no complete batch, and what is wrong with them.
     pub(crate) flaw: Option<(u64, String)>,
-    /// Whether those were once whole and acknowledged, so that they are damaged and not torn.
+    /// Whether those were complete and acknowledged once: then they are damaged, not torn.
     pub(crate) is_damage: bool,
-    /// Records of whole batches whose bodies are not what was written.
+    /// Records of complete batches whose bodies are damaged.
     pub(crate) bad_bodies: Vec<(u64, FrameFlaw)>,
 }
 
 impl LastSegment {
-    /// Walks the segment, body checksums and all. Everything through `acknowledged` was once whole.
+    /// Scans the segment, and verifies bodies. Everything through `acknowledged` was complete once.
     pub(crate) fn read(disk: &dyn Disk, head: SegmentHead, acknowledged: Position) -> io::Result<Self> {
         let mut reading = TailScan { head, active: ActiveSegment::empty(head), ..TailScan::new(head) };
         let mut walk = FrameScanner::whole(disk, &head);
@@ -64,17 +64,17 @@ impl LastSegment {
     }
 }
 
-/// Whether a frame of another batch than the one that begins with position `batch` stands behind `offset`.
+/// Whether a frame of another batch than the one that begins with position `batch` follows after `offset`.
 fn later_batch(disk: &dyn Disk, head: &SegmentHead, offset: u64, batch: u64) -> io::Result<bool> {
     Ok(FrameScanner::whole(disk, head).search(offset, |frame| frame.batch_start() != batch)?.is_some())
 }
 
-/// The walk so far.
+/// The scan so far.
 struct TailScan {
     head: SegmentHead,
     active: ActiveSegment,
     last_batch_at: u64,
-    /// A batch that has all its headers, but a bad body, and is the last one so far: torn, unless something follows.
+    /// A batch with all its headers and a bad body that is the last one so far: torn, unless something follows.
     suspect: Vec<ScannedFrame>,
     /// The batch that is not complete yet.
     batch: Vec<ScannedFrame>,
@@ -89,13 +89,13 @@ impl TailScan {
         Self { head, active: ActiveSegment::empty(head), last_batch_at, suspect, batch, flaw: None, bad_bodies }
     }
 
-    /// Takes one more frame; the batch it ends becomes part of the segment, or is suspected.
+    /// Adds a frame; if it ends a batch, that becomes part of the segment, or is kept as possibly torn.
     fn take(&mut self, found: ScannedFrame) {
         if let Some(reason) = self.unexpected(&found) {
             self.flaw = Some((found.offset, reason.to_owned()));
             return;
         }
-        // It belongs to a later batch, so the one before it was whole.
+        // It belongs to a later batch, so the one before it was complete.
         self.admit_suspect();
         self.batch.push(found);
         if found.frame.slot.last {
@@ -123,7 +123,7 @@ impl TailScan {
         }
     }
 
-    /// Decides on a last batch with a bad body: whole once, or torn.
+    /// Decides on a last batch with a bad body: complete once, or torn.
     fn settle_suspect(&mut self, disk: &dyn Disk, acknowledged: Position) -> io::Result<()> {
         let (Some(first), Some(last)) = (self.suspect.first(), self.suspect.last()) else { return Ok(()) };
         let was_whole = last.frame.header.position <= acknowledged
@@ -139,7 +139,7 @@ impl TailScan {
         Ok(())
     }
 
-    /// What is wrong with the numbers of a frame behind those so far.
+    /// What is wrong with the numbers of a frame after those so far.
     fn unexpected(&self, found: &ScannedFrame) -> Option<&'static str> {
         let header = found.frame.header;
         let before = self.pending().next();
@@ -174,9 +174,9 @@ impl TailScan {
     }
 }
 
-/// Writes the last batch over itself and syncs. A process that was killed may have left it unsynced; one whose sync
-/// failed may have left it in memory, marked clean, and never on the disk. Readers see it from now on, so it must be.
-/// Of a first batch, or none, the same is true of the segment's head.
+/// Overwrites the last batch with itself and syncs. A process that was killed may not have synced it; after a failed sync it
+/// may be in memory, marked clean, and not on disk. Readers see it from now on, so it must be durable. For a first batch, or
+/// none, the same applies to the segment's head.
 pub(crate) fn rewrite_last_batch(disk: &dyn Disk, tail: &SegmentTail) -> io::Result<()> {
     let file = tail.head.name.file();
     let start = if tail.last_batch_at == HEAD_BYTES as u64 { 0 } else { tail.last_batch_at };

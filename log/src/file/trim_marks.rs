@@ -1,13 +1,13 @@
-//! What retention let go of, durably: the `trimmed.{number}` file.
+//! The removal marks: what retention removed, durably, in the file `trimmed.{number}`.
 //!
-//! - For each topic the last sequence removed, and the positions whose segments were dropped whole.
-//! - What was lost to damage and cut out by `repair`: positions count as dropped, and each topic's sequences are listed,
-//!   so that their absence can be told from damage that nobody has seen yet. Only a log that was repaired has such a list,
-//!   and only then does the file have version 2.
-//! - When the oldest removal was made whose bytes may still lie in a file. A file that says so has version 3.
-//! - Written whole under the next number, synced, and only then the one before is taken away: the highest valid one
-//!   counts. The first one may be torn; a later one may be too, and then the one before it is still there.
-//! - Records are hidden by it from the moment it is durable; the space comes back later.
+//! - For each topic the last sequence removed, and the positions of dropped segments.
+//! - What was lost to damage and cut out by `repair`: its positions count as dropped, and each topic's sequences are listed,
+//!   so that their absence can be distinguished from unknown damage. Only a log that was repaired has such a list, and only then
+//!   does the file have version 2.
+//! - The time of the oldest removal whose bytes may still be in a file. A file with that time has version 3.
+//! - The file is written completely under the next number and synced, and only then the one before is removed: the highest valid
+//!   one is used. The first one may be torn; a later one may be too, and then the one before it still exists.
+//! - Records are hidden from the moment at which the marks are durable; their space is freed later.
 
 use super::file_names::marks_file;
 use super::{Disk, disk::discard};
@@ -28,12 +28,12 @@ const VERSION_UNERASED: u32 = 3;
 /// Sequences of one topic, first and last.
 pub type LostSequences = (TopicNumber, Sequence, Sequence);
 
-/// What was let go.
+/// The removal marks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TrimMarks {
     /// The last sequence removed of each topic.
     trimmed: BTreeMap<TopicNumber, Sequence>,
-    /// Positions of dropped segments: first and last, neither overlapping nor touching, ascending.
+    /// Positions of dropped segments: first and last, ascending, neither overlapping nor adjacent.
     dropped: Vec<(Position, Position)>,
     /// Runs of sequences that were lost to damage, ascending.
     lost: Vec<LostSequences>,
@@ -54,12 +54,12 @@ impl TrimMarks {
         self
     }
 
-    /// The same marks once everything they hide is erased.
+    /// The same marks after everything they hide is erased.
     pub(crate) fn with_all_erased(&self) -> Self {
         Self { unerased_since: None, ..self.clone() }
     }
 
-    /// The last sequence removed of a topic; 0 where none was.
+    /// The last removed sequence of a topic; 0 if none was removed.
     pub(crate) fn removed_through(&self, topic: TopicNumber) -> Sequence {
         self.trimmed.get(&topic).copied().unwrap_or_default()
     }
@@ -69,14 +69,14 @@ impl TrimMarks {
         header.sequence <= self.removed_through(header.topic)
     }
 
-    /// Lets go of a topic's records; `None` if that is nothing new.
+    /// Adds the removal of a topic's records; `None` if they were removed already.
     pub(crate) fn with_removed(&self, topic: TopicNumber, through: Sequence) -> Option<Self> {
         let mut trim_marks = self.clone();
         trim_marks.trimmed.insert(topic, through);
         (through > self.removed_through(topic)).then_some(trim_marks)
     }
 
-    /// Lets go of the segment that stood for these positions.
+    /// Adds the drop of the segment that covered these positions.
     pub(crate) fn with_dropped(&self, first: Position, last: Position) -> Self {
         let mut trim_marks = self.clone();
         trim_marks.dropped.push((first, last));
@@ -92,7 +92,7 @@ impl TrimMarks {
         trim_marks
     }
 
-    /// The last position of the dropped run that `position` is in.
+    /// The last position of the dropped run that contains `position`.
     pub(crate) fn dropped_through(&self, position: Position) -> Option<Position> {
         let run = self.dropped.iter().find(|(first, last)| (*first..=*last).contains(&position))?;
         Some(run.1)
@@ -187,16 +187,16 @@ impl TrimMarks {
     }
 }
 
-/// The marks and the number of their file: who holds it may write the next.
+/// The number of the marks' file: the holder of the lock may write the next.
 #[derive(Debug, Default)]
 pub(crate) struct TrimMarksFile {
     number: u64,
-    /// The file that holds what counts; 0 while there is none.
+    /// The number of the valid file; 0 while there is none.
     current: u64,
 }
 
 impl TrimMarksFile {
-    /// The marks that count among the numbered files, and the numbers of the others.
+    /// Loads the valid marks of the numbered files.
     pub(crate) fn load(disk: &dyn Disk, folder: &Path, mut numbers: Vec<u64>) -> Result<(Self, TrimMarks), LogError> {
         numbers.sort_unstable();
         let mut file = Self { number: numbers.last().copied().unwrap_or(0), current: 0 };
@@ -207,7 +207,7 @@ impl TrimMarksFile {
             }
         }
         match numbers.last() {
-            // Number 1 may be torn: nothing was removed before it, and its removal was never answered.
+            // Number 1 may be torn: nothing was removed before it, and its removal was never acknowledged.
             None | Some(1) => Ok((file, TrimMarks::default())),
             Some(number) => Err(LogError::Damaged(FileDamage {
                 file: folder.join(marks_file(*number)),
@@ -217,18 +217,18 @@ impl TrimMarksFile {
         }
     }
 
-    /// Where to go on if none of the numbered files counts.
+    /// The state to continue with if none of the numbered files is valid.
     pub(crate) fn after(numbers: &[u64]) -> Self {
         Self { number: numbers.iter().max().copied().unwrap_or(0), current: 0 }
     }
 
-    /// Takes away every numbered file but the one that counts.
+    /// Removes every numbered file except the valid one.
     pub(crate) fn tidy(&self, disk: &dyn Disk, numbers: &[u64]) -> io::Result<()> {
         let others = numbers.iter().filter(|number| **number != self.current);
         others.copied().try_for_each(|number| discard(disk, &marks_file(number)))
     }
 
-    /// Makes `marks` the ones that count. On failure the ones before still do.
+    /// Stores the marks durably. On failure the ones before stay valid.
     pub(crate) fn store(&mut self, disk: &dyn Disk, trim_marks: &TrimMarks) -> io::Result<()> {
         self.number += 1;
         let name = marks_file(self.number);
@@ -238,7 +238,7 @@ impl TrimMarksFile {
         }
         let before = std::mem::replace(&mut self.current, self.number);
         if before > 0 {
-            // The newer one counts whether or not this one is gone; opening tidies up.
+            // The newer one is used whether or not this one is gone; opening removes it.
             let _ = discard(disk, &marks_file(before));
         }
         Ok(())

@@ -1,8 +1,8 @@
-//! Checking a whole log without changing it: every frame, every checksum, every number, every index.
+//! Verifying a whole log without changing it: every frame, every checksum, every number, every index.
 //!
-//! - What opening would put right by itself is no damage: a torn last append, an unfinished rewrite, a missing index. A
-//!   torn append is named all the same; and one that is known to be acknowledged is damage.
-//! - Damage does not end the walk: it goes on at the next record that can be recognised.
+//! - What opening corrects by itself is not damage: a torn last append, an unfinished rewrite or merge, a missing index. A torn
+//!   append is reported nevertheless; and one that is known to be acknowledged is damage.
+//! - The scan continues after damage, at the next record that can be recognised.
 
 use super::file_names::{LogFileName, SegmentName};
 use super::folder_disk::{FolderDisk, FolderLock};
@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VerifyReport {
     /// Segments checked.
@@ -32,16 +32,16 @@ pub struct VerifyReport {
     pub bytes: u64,
     /// What is wrong. Empty: nothing.
     pub damages: Vec<FileDamage>,
-    /// An append at the end that is not complete. Nobody was told of it; opening cuts it off and keeps it aside.
+    /// An incomplete append at the end. It was never acknowledged; opening cuts it off and copies it to `cut/`.
     pub torn: Option<FileDamage>,
 }
 
-/// How far a check has come.
+/// The progress of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VerifyProgress {
     /// Segments checked so far.
     pub segments: u64,
-    /// Segments there are.
+    /// The number of segments.
     pub segments_total: u64,
 }
 
@@ -60,7 +60,7 @@ pub fn verify(
     verify_files(&disk, disk.folder(), acknowledged, progress)
 }
 
-/// Checks a log on any disk that nobody uses meanwhile.
+/// Checks a log on any disk that nothing else uses in the meantime.
 pub fn verify_disk(
     disk: &dyn Disk,
     acknowledged: Position,
@@ -111,12 +111,12 @@ struct LogVerifier<'a> {
     acknowledged: Position,
     trim_marks: TrimMarks,
     report: VerifyReport,
-    /// The position the next segment should begin with, if that can be told.
+    /// The position the next segment should begin with, if known.
     next: Option<Position>,
     time: i64,
     /// The last sequence of each topic.
     sequences: HashMap<TopicNumber, Sequence>,
-    /// Whether records were passed over: from then on a gap in a topic is no news.
+    /// Whether records were skipped: after that a gap in a topic is not reported.
     lost_records: bool,
 }
 
@@ -130,7 +130,7 @@ impl<'a> LogVerifier<'a> {
     fn segment(&mut self, name: SegmentName, is_last: bool) -> Result<(), LogError> {
         self.report.segments += 1;
         let Some(head) = frame_scan::read_head(self.disk, name)? else {
-            // A last segment that is nothing but a torn head was never used.
+            // A last segment that has only a torn head was never used.
             let was_used = !is_last || name.base <= self.acknowledged;
             if was_used || !frame_scan::zeros_from(self.disk, &name.file(), HEAD_BYTES as u64)? {
                 self.damage(&name.file(), 0, HEAD_FLAW);
@@ -150,7 +150,7 @@ impl<'a> LogVerifier<'a> {
         Ok(())
     }
 
-    /// A segment must begin where the one before it ends, or behind what was dropped there.
+    /// A segment must begin where the one before it ends, or after a dropped run.
     fn base(&mut self, name: SegmentName) {
         let Some(next) = self.next else { return };
         let next = self.trim_marks.dropped_through(next).map_or(next, Position::next);
@@ -161,7 +161,7 @@ impl<'a> LogVerifier<'a> {
         }
     }
 
-    /// Where the last segment's whole batches end, if only a torn append follows.
+    /// Where the last segment's complete batches end, if only a torn append follows.
     fn end_of_last(&mut self, head: SegmentHead) -> io::Result<u64> {
         let tail = LastSegment::read(self.disk, head, self.acknowledged)?.tail;
         let Some((offset, reason)) = tail.flaw.filter(|_| !tail.is_damage) else { return Ok(u64::MAX) };
@@ -169,7 +169,7 @@ impl<'a> LogVerifier<'a> {
         Ok(tail.end)
     }
 
-    /// What was acknowledged must be there. Where something is lost already, that is what is missing.
+    /// Everything that was acknowledged must be there. If something was reported as lost, that is what is missing.
     fn end(&mut self) {
         let Some(next) = self.next.filter(|_| self.report.damages.is_empty()) else { return };
         let tail = self.trim_marks.dropped_through(next).unwrap_or(Position(next.get() - 1));
@@ -228,7 +228,7 @@ impl<'a> LogVerifier<'a> {
         segment.pass(&found.frame);
     }
 
-    /// What can be said only at the end of a segment.
+    /// Checks that are possible only at the end of a segment.
     fn finish(&mut self, segment: &SegmentScan, is_last: bool) {
         let (file, end) = (segment.head.name.file(), segment.index.bytes());
         self.next = (!segment.lost_track).then_some(segment.next);
@@ -249,7 +249,7 @@ impl<'a> LogVerifier<'a> {
         }
     }
 
-    /// An index must be exactly what its segment would give. A missing or unfinished one will be made.
+    /// An index must be exactly what its segment gives. A missing or unfinished one is rebuilt on opening.
     fn index(&mut self, head: &SegmentHead, live: &LiveIndex) -> Result<(), LogError> {
         match index_is_finished(self.disk, head) {
             Ok(true) => {}
@@ -274,7 +274,7 @@ impl<'a> LogVerifier<'a> {
     }
 }
 
-/// One segment, as far as it was walked.
+/// One segment, as far as it was scanned.
 struct SegmentScan {
     head: SegmentHead,
     index: LiveIndex,
@@ -284,7 +284,7 @@ struct SegmentScan {
     in_batch: u32,
     /// Whether every frame so far was found where it should be.
     is_whole: bool,
-    /// Whether records may have been passed over just now.
+    /// Whether records may just have been skipped.
     lost_track: bool,
 }
 
@@ -294,7 +294,7 @@ impl SegmentScan {
         Self { head, index, next: head.name.base, in_batch: 0, is_whole: true, lost_track: false }
     }
 
-    /// What is wrong with a frame's place.
+    /// What is wrong with a frame's position.
     fn misplaced(&self, frame: &FrameHeader) -> Option<&'static str> {
         let position = frame.header.position;
         if self.head.rewritten.is_some() || self.lost_track {

@@ -1,4 +1,4 @@
-//! What [`Log`](crate::Log) promises, one function per promise, for any engine.
+//! The contract of [`Log`](crate::Log) as tests, one function per promise, for any engine.
 //!
 //! [`conformance!`](crate::conformance) turns the list below into tests of one engine. A promise that is not in the list
 //! is not tested, so a test of this module compares the list with the files.

@@ -1,8 +1,8 @@
-//! A disk that fails on command: the six calls of [`Disk`] in RAM, with what a power cut would leave of them.
+//! A disk that fails on command: the six calls of [`Disk`] in RAM, with simulated power cuts.
 //!
-//! - What was synced is durable. Of the rest a power cut keeps any part: writes sector by sector, truncations, and
-//!   the coming and going of names, each on its own. A name that came and went may be there again.
-//! - A failed sync behaves as on Linux: some of the data may have arrived, and a second sync says nothing of the rest.
+//! - What was synced is durable. Of the rest a power cut keeps any part: writes sector by sector, truncations, created and
+//!   removed names, each on its own. A name that was created and removed may be there again.
+//! - A failed sync behaves as on Linux: some of the data may be stored, and a second sync does not cover the rest.
 //! - Everything follows from the seed; clones are the same disk.
 
 use super::SeededRandom;
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a disk writes whole or not at all.
+/// The bytes that a disk writes completely or not at all.
 const SECTOR_BYTES: usize = 512;
 
 /// A call of [`Disk`].
@@ -31,7 +31,7 @@ pub enum DiskOperation {
     Remove,
 }
 
-/// How a call goes wrong.
+/// How a call fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskFault {
     /// It fails with this, and does nothing (a failed sync may have done part of its work).
@@ -40,7 +40,7 @@ pub enum DiskFault {
     Full,
     /// It fails because there is no file descriptor left, and does nothing.
     OutOfFiles,
-    /// A write puts down this many bytes, then fails.
+    /// A write stores this many bytes, then fails.
     Short(usize),
 }
 
@@ -56,7 +56,7 @@ struct FaultDiskState {
     /// Which names the folder holds, and which it held when it was last synced.
     names: BTreeMap<String, usize>,
     durable_names: BTreeMap<String, usize>,
-    /// Files that had a name at some time since the folder was last synced, and may have it again after a power cut.
+    /// Files that had a name since the folder was last synced, and may have it again after a power cut.
     passing_names: BTreeMap<String, Vec<usize>>,
     faults: BTreeMap<(DiskOperation, u64), DiskFault>,
     /// How often each call was made.
@@ -88,20 +88,20 @@ impl FaultDisk {
         Self::default()
     }
 
-    /// Makes the `nth` call of this kind from now on (the next is 1) go wrong.
+    /// Makes the `nth` call of this kind from now on (the next is 1) fail.
     pub fn fail(&self, operation: DiskOperation, nth: u64, fault: DiskFault) {
         let mut inner = self.lock();
         let made = inner.calls.get(&operation).copied().unwrap_or(0);
         inner.faults.insert((operation, made + nth), fault);
     }
 
-    /// Lets this many more changing calls through; then every call fails, as if the power were off.
+    /// Permits this many more changing calls; then every call fails, as if the power were off.
     pub fn power_off_after(&self, changes: u64) {
         let mut inner = self.lock();
         inner.power_off_after = Some(inner.changes + changes);
     }
 
-    /// Says from now on that so many bytes of so many are free. Writing takes none of them.
+    /// Reports this much free space from now on. Writing does not change it.
     pub fn set_space(&self, free: u64, total: u64) {
         self.lock().space = Some(VolumeSpace { free, total });
     }
@@ -144,7 +144,7 @@ impl FaultDisk {
         copy
     }
 
-    /// What a power cut now would leave: one of many possibilities, chosen by `seed`.
+    /// The disk after a power cut now: one of many possibilities, chosen by `seed`.
     #[must_use]
     pub fn power_cut(&self, seed: u64) -> Self {
         let mut random = SeededRandom::new(seed);
@@ -170,7 +170,7 @@ impl FaultDisk {
 }
 
 impl FaultDiskState {
-    /// Counts a call; the fault it meets, if any.
+    /// Counts a call; returns its fault, if any.
     fn begin(&mut self, operation: DiskOperation) -> io::Result<Option<DiskFault>> {
         let calls = self.calls.entry(operation).or_default();
         *calls += 1;
@@ -211,7 +211,7 @@ impl FaultFile {
         self.pending.push(PendingChange::Write(offset, bytes.to_vec()));
     }
 
-    /// Only what is pending arrives: what a failed sync lost stays lost until it is written again.
+    /// Only pending data is stored: what a failed sync lost stays lost until it is written again.
     fn sync(&mut self) {
         for change in self.pending.drain(..) {
             match change {
@@ -221,7 +221,7 @@ impl FaultFile {
         }
     }
 
-    /// Some of what was pending arrives, and all of it is believed to have.
+    /// Some of the pending data is stored, and all of it is considered stored.
     fn fail_sync(&mut self, random: &mut SeededRandom) {
         self.durable = self.after_power_cut(random);
         self.pending.clear();

@@ -1,4 +1,4 @@
-//! What a log that wraps another one, its field `log`, passes on to it: a test implements the one method it is about.
+//! Methods that a log forwards to another one, its field `log`: a test implements only the method it is about.
 
 /// Appends to the wrapped log.
 #[macro_export]

@@ -1,12 +1,12 @@
-//! What every engine is tested with.
+//! Test support for every engine.
 //!
 //! - [`conformance`]: one test per promise of [`Log`]; [`conformance!`](crate::conformance) makes them an engine's own.
-//! - [`model`]: a naive log, and random commands under which an engine must answer as the model does.
+//! - [`model`]: a naive log, and random commands for which an engine must return the same as the model.
 //! - [`fault_disk`]: a disk that fails on command.
-//! - `forward_append!`, `forward_read!`, `forward_rest!`: what a log that wraps another one passes on to it.
-//! - [`record`], [`Numbering`], [`Probe`]: records for tests, the three numberings, and an opened engine to question.
+//! - `forward_append!`, `forward_read!`, `forward_rest!`: methods of a log that forwards to another one.
+//! - [`record`], [`RecordNumbering`], [`LogProbe`]: records for tests, the three numberings, and an opened engine.
 //!
-//! Everything here fails by panicking, with what was asked and what was answered.
+//! Everything here fails by panicking, with the call and its result.
 
 #![allow(
     clippy::unwrap_used,
@@ -35,11 +35,11 @@ use std::time::Duration;
 
 /// One place for one log, empty at first, that can be opened again and again.
 pub trait Engine: Send + Sync {
-    /// Opens the log. Nobody holds the one opened before; what was durable in it is in this one.
+    /// Opens the log. The one opened before is dropped by then; what was durable in it is in this one.
     fn open(&self) -> BoxFuture<'_, Arc<dyn Log>>;
 }
 
-/// The memory engine. What it holds lives as long as this does.
+/// The memory engine. Its records live as long as this does.
 #[derive(Default)]
 pub struct MemoryEngine(Arc<MemoryLog>);
 
@@ -49,7 +49,7 @@ impl Engine for MemoryEngine {
     }
 }
 
-/// The answer of `work`. Whoever still waits after two minutes waits for ever, and fails here under its name.
+/// The result of `work`; a panic if there is none after two minutes.
 pub async fn in_time<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(120), work).await.expect("it should have answered by now")
 }

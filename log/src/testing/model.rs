@@ -1,8 +1,8 @@
-//! A naive log, and random commands under which an engine must answer as it does.
+//! A naive log, and random commands for which an engine must return the same.
 //!
-//! [`Model`] keeps every record there ever was in one `Vec` and answers by looking at all of them: slow, and short enough
-//! to be right. [`Script`] makes the commands from a seed and the model alone, so that a seed repeats itself whatever
-//! the engine answers.
+//! The model keeps every record there ever was in one `Vec` and scans all of them for each call: slow, and short enough to be
+//! right. The script makes the commands only from a seed and the model, so that a seed gives the same commands whatever the
+//! engine returns.
 
 mod script;
 
@@ -13,7 +13,7 @@ use crate::{ReadLimit, ReadRange, Record, RecordHeader, RecordQuery, TopicNumber
 use contract::{AggregateSequence, Position, Sequence};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A log as the contract describes it.
+/// A log as in the contract.
 #[derive(Debug, Clone, Default)]
 pub struct ModelLog {
     /// Everything ever appended, removed or not.
@@ -53,7 +53,7 @@ impl ModelLog {
         ours.map(|record| record.header.sequence).max().unwrap_or_default()
     }
 
-    /// What [`Log::append`](crate::Log::append) answers; where a batch is wrong in two ways, the compare comes first.
+    /// What [`Log::append`](crate::Log::append) returns; if a batch is wrong in two ways, the comparison comes first.
     pub fn append(&mut self, after: Position, batch: &[Record]) -> Result<(), LogRefusal> {
         if after != self.tail() {
             return Err(LogRefusal::TailMoved(self.tail()));
@@ -67,7 +67,7 @@ impl ModelLog {
         Ok(())
     }
 
-    /// What [`Log::read`](crate::Log::read) answers.
+    /// What [`Log::read`](crate::Log::read) returns.
     pub fn read(&self, range: ReadRange, limit: ReadLimit) -> Result<Vec<Record>, LogRefusal> {
         if let ReadRange::Topic(topic, after) = range
             && after < self.removed_through(topic)
@@ -85,7 +85,7 @@ impl ModelLog {
         Ok(read)
     }
 
-    /// What [`Log::find`](crate::Log::find) answers.
+    /// What [`Log::find`](crate::Log::find) returns.
     #[must_use]
     pub fn find(&self, what: RecordQuery) -> Option<RecordHeader> {
         let found = match what {
@@ -128,8 +128,8 @@ fn aggregate_of(record: &Record) -> Option<(u128, AggregateSequence)> {
     Some((mark.key, mark.sequence))
 }
 
-/// Runs `steps` random commands of `seed` on an empty engine; fails where an answer is not the model's. At the end
-/// everything is asked once more, before and after reopening.
+/// Runs `steps` random commands of `seed` on an empty engine; fails if a result differs from the model's. At the end
+/// everything is compared once more, before and after reopening.
 pub async fn agree(engine: &dyn Engine, seed: u64, steps: usize) {
     let mut script = LogScript::new(seed);
     let mut probe = LogProbe::open(engine).await;
@@ -145,7 +145,7 @@ pub async fn agree(engine: &dyn Engine, seed: u64, steps: usize) {
     }
 }
 
-/// Where a script stands; printed only where an engine disagrees, since a command can be long.
+/// The position in a script; printed only if an engine differs, because a command can be long.
 #[derive(Debug)]
 #[expect(dead_code, reason = "read by Debug")]
 struct ScriptContext<'a> {

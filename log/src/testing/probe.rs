@@ -1,14 +1,14 @@
-//! An opened engine, to be questioned.
+//! An opened engine, with its calls in short forms for tests.
 
 use super::{Engine, RecordNumbering, RecordSetters};
 use crate::{Log, LogError, ReadLimit, ReadRange, Record, RecordHeader, RecordQuery, TopicNumber};
 use contract::{AggregateSequence, Position, Segment, Sequence, Timestamp};
 use std::sync::Arc;
 
-/// As much as there is.
+/// No limit.
 pub const NO_LIMIT: ReadLimit = ReadLimit { records: usize::MAX, bytes: usize::MAX };
 
-/// An answer an engine may give instead of doing what it was asked. Any other error fails the test.
+/// An error that a test may expect. Any other error fails the test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogRefusal {
     /// [`LogError::TailMoved`].
@@ -46,7 +46,7 @@ impl<'a> LogProbe<'a> {
         probe
     }
 
-    /// Lets go of the log and opens it again.
+    /// Drops the log and opens it again.
     pub async fn reopen(self) -> Self {
         let Self { engine, log, numbering } = self;
         drop(log);

@@ -1,14 +1,14 @@
-//! Records for tests: numbered by hand, or by a [`Numbering`] that keeps all three numberings dense.
+//! Records for tests: numbered by hand, or by [`RecordNumbering`], which keeps all three numberings dense.
 
 use crate::{AggregateMark, EventFacets, IdempotencyMark, Record, RecordHeader, TopicNumber};
 use bytes::Bytes;
 use contract::{AggregateSequence, Position, Sequence};
 use std::collections::BTreeMap;
 
-/// The time of position 0 in tests; each position is a millisecond later unless it is told otherwise.
+/// The time of position 0 in tests; each position is a millisecond later by default.
 const EPOCH: i64 = 1_764_763_200_000;
 
-/// An entry with these numbers, a time that rises with its position, and a body that names it.
+/// An entry with these numbers, a time that increases with its position, and a body with its numbers.
 #[must_use]
 pub fn record(position: u64, topic: u32, sequence: u64) -> Record {
     let header = RecordHeader {
@@ -80,7 +80,7 @@ impl RecordSetters for Record {
     }
 }
 
-/// The three numberings of a log, as its caller keeps them. Clone it to number what will be refused.
+/// The three numberings of a log, as its caller keeps them. Clone it to number a batch that will be refused.
 #[derive(Debug, Clone, Default)]
 pub struct RecordNumbering {
     tail: Position,
@@ -168,7 +168,7 @@ pub fn sequences(records: &[Record]) -> Vec<u64> {
 }
 
 /// Fails unless `records`, a whole log from which nothing was removed, is dense in all three numberings and its times
-/// never fall.
+/// never decrease.
 pub fn assert_dense(records: &[Record]) {
     let mut numbering = RecordNumbering::default();
     let mut time = i64::MIN;

@@ -1,11 +1,11 @@
-//! A Bloom filter of one byte per key: tells for certain that a segment does not hold a key.
+//! A Bloom filter of one byte per key: it shows for certain that a segment does not contain a key.
 //!
-//! At 8 bits and 5 probes per key about one absent key in fifty is looked for in vain.
+//! With 8 bits and 5 probes per key about one absent key in fifty is a false positive.
 
 const BITS_PER_KEY: usize = 8;
 const PROBES: u64 = 5;
 
-/// Keys a segment may hold.
+/// A filter of the keys in a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BloomFilter {
     words: Vec<u64>,

@@ -1,8 +1,8 @@
-//! Keys of sixteen bytes, numbered in the order they first came.
+//! Keys of sixteen bytes, numbered in the order in which they were added.
 //!
 //! - A key costs 16 bytes and a slot of 6 to 12; in a map from such keys to numbers it would be 37 to 76.
-//! - What belongs to a key is kept beside this, in a vector by its number.
-//! - Callers choose some of the keys: slots are found by a hash that nobody outside can foresee.
+//! - The values of keys are in vectors outside this set, by number.
+//! - Clients choose some of the keys, so slots are found by a hash with a random seed.
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
@@ -28,7 +28,7 @@ impl KeyNumbers {
         self.slots.find(self.hasher.hash_one(key), |number| self.key(*number) == Some(key)).copied()
     }
 
-    /// Puts a key in; answers the number it had before. A new one gets the next.
+    /// Adds a key; returns the number it had before, if any. A new one gets the next number.
     pub(super) fn insert(&mut self, key: u128) -> Option<u32> {
         let hash = self.hasher.hash_one(key);
         let Self { keys, slots, hasher } = self;
@@ -75,7 +75,7 @@ mod tests {
     fn keys_keep_the_number_they_came_with() {
         let mut numbered = KeyNumbers::default();
         numbered.reserve(3);
-        // Far more than were reserved: the slots are laid out anew several times.
+        // Far more than were reserved: the slots are reallocated several times.
         for key in 0..1000_u128 {
             assert_eq!(numbered.insert(key * key), None);
         }

@@ -1,6 +1,6 @@
 //! The index of a segment while it grows, or after it was scanned: vectors and maps in RAM.
 //!
-//! - Positions ascend; so do each topic's sequences. Who pushes checks that.
+//! - Positions ascend; so do each topic's sequences. The caller checks that.
 //! - Records are numbered from 0 in the order of their frames; the maps hold these numbers.
 
 use super::aggregate_run::AggregateRun;
@@ -44,7 +44,7 @@ struct LiveTopic {
 }
 
 impl LiveIndex {
-    /// An empty index of a segment whose first frame will stand at `start`.
+    /// An empty index of a segment whose first frame will be at `start`.
     pub(crate) fn new(base: Position, start: u64) -> Self {
         Self {
             base,
@@ -61,8 +61,8 @@ impl LiveIndex {
         }
     }
 
-    /// The same with as much room as `other` took: growing a map of a hundred thousand ids takes milliseconds, and
-    /// appends would wait for it.
+    /// The same with the capacity of `other`: growing a map of a hundred thousand ids takes milliseconds, and appends would wait
+    /// for it.
     pub(crate) fn with_room_of(mut self, other: &Self) -> Self {
         self.records.reserve(other.records.len());
         self.ids.reserve(other.ids.len());
@@ -72,7 +72,7 @@ impl LiveIndex {
         self
     }
 
-    /// Adds the record whose frame of `frame_bytes` stands behind the last one.
+    /// Adds the record whose frame of `frame_bytes` follows the last one.
     pub(crate) fn push(&mut self, header: &RecordHeader, frame_bytes: usize) {
         let record = self.records.len() as u32;
         if record == 0 {
@@ -123,7 +123,7 @@ impl LiveIndex {
         self.topics.get(&topic).map(|live| &live.summary)
     }
 
-    /// All of it in a few numbers; `None` while it is empty.
+    /// Its summary; `None` while it is empty.
     pub(crate) fn summary(&self) -> Option<SegmentSummary> {
         let first = self.records.first()?;
         let mut topics: Vec<_> = self.topics.values().map(|topic| topic.summary).collect();
@@ -228,7 +228,7 @@ impl LiveIndex {
         self.ids.sorted().flat_map(records).filter_map(offset)
     }
 
-    /// How many ids there are, one that is there twice counted twice.
+    /// How many records have ids; an id that is stored twice counts twice.
     pub(super) fn id_count(&self) -> usize {
         self.ids.len() + self.repeated_ids.len()
     }

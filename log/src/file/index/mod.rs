@@ -1,7 +1,7 @@
 //! Where a segment's records are: by position, by topic and sequence, by id, by aggregate.
 //!
 //! - An index is a cache of its segment: live in RAM while the segment grows, paged from its `.idx` file once sealed.
-//! - It names places; whether the bytes there are what it promises is for the reader to check.
+//! - It gives locations; the reader verifies the bytes there.
 //! - In RAM a sealed segment costs its summary and two bytes of filter per record; the rest is read as needed.
 
 mod aggregate_run;
@@ -21,19 +21,19 @@ use super::frame::HEADER_BYTES_MAX;
 use crate::{LogError, ReadLimit, ReadRange, TopicNumber};
 use std::io;
 
-/// Most bytes of one step of a read: large enough to be bound by memory, small enough not to hold much back.
+/// The limit of bytes of one step of a read: large enough to be limited by memory, small enough for the reader to start soon.
 const STEP_BYTES: usize = 1024 * 1024;
-/// Most places of one step.
+/// The limit of locations of one step.
 const STEP_PLACES: usize = 4096;
 
-/// Where a record lies in its segment.
+/// The location of a record in its segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FrameLocation {
     /// Where its frame begins.
     pub(crate) offset: u64,
     /// How long the frame is.
     pub(crate) bytes: usize,
-    /// Its number in the order asked for: position, sequence or aggregate sequence.
+    /// Its number in the order of the lookup: position, sequence or aggregate sequence.
     pub(crate) number: u64,
 }
 
@@ -46,14 +46,14 @@ pub(crate) enum RecordOrder {
     Topic(TopicNumber),
 }
 
-/// Why a place could not be looked up or read.
+/// Why a location could not be looked up or read.
 #[derive(Debug)]
 pub(crate) enum LookupError {
-    /// The file was rewritten or dropped meanwhile: look again.
+    /// The file was rewritten, merged or dropped in the meantime: retry.
     Gone,
-    /// The index file is not what was written: rebuild it.
+    /// The index file is damaged: rebuild it.
     BadIndex,
-    /// It cannot be had.
+    /// It failed.
     Failed(LogError),
 }
 
@@ -79,7 +79,7 @@ pub(crate) enum SegmentIndex {
 }
 
 impl SegmentIndex {
-    /// Places of `range`, in its order, for one step of a read within `limit`.
+    /// Locations of `range`, in its order, for one step of a read within `limit`.
     pub(crate) fn places(
         &self,
         disk: &dyn Disk,
@@ -92,7 +92,7 @@ impl SegmentIndex {
         }
     }
 
-    /// The `rank`-th place of an order, from 0.
+    /// The `rank`-th location of an order, from 0.
     pub(crate) fn nth(
         &self,
         disk: &dyn Disk,
@@ -138,10 +138,10 @@ impl SegmentIndex {
     }
 }
 
-/// The places of one step, taken until the limit is reached.
+/// The locations of one step, up to the limit.
 ///
-/// Body sizes are not in an index, so the limit's bytes count each record at the least its body can be; the exact limit
-/// is the reader's.
+/// Body sizes are not in an index, so the limit's bytes count the smallest possible body of each record; the reader applies the
+/// exact limit.
 struct ReadPlan {
     places: Vec<FrameLocation>,
     limit: ReadLimit,
@@ -154,12 +154,12 @@ impl ReadPlan {
         Self { places: Vec::new(), limit, body_bytes: 0, frame_bytes: 0 }
     }
 
-    /// How many places can be wanted at most.
+    /// How many locations can be needed at most.
     fn places_max(limit: ReadLimit) -> usize {
         limit.records.clamp(1, STEP_PLACES)
     }
 
-    /// Takes one more place; `false` if there is no room for it.
+    /// Adds a location; `false` if there is no room for it.
     fn take(&mut self, place: FrameLocation) -> bool {
         let body_bytes = self.body_bytes + place.bytes.saturating_sub(HEADER_BYTES_MAX);
         let frame_bytes = self.frame_bytes + place.bytes;

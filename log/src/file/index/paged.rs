@@ -1,6 +1,6 @@
-//! The index of a sealed segment in its `.idx` file, read page by page as needed. Drawn in `docs/format.md`.
+//! The index of a sealed segment in its `.idx` file, read page by page as needed. `docs/format.md` describes it.
 //!
-//! - Its head (summary, topics, sections) and its filters stay in RAM; everything else is read per question.
+//! - Its head (summary, topics, sections) and its filters stay in RAM; everything else is read per lookup.
 //! - A page that does not match its checksum is [`Miss::BadIndex`]: the index is rebuilt from the segment.
 
 use super::bloom_filter::BloomFilter;
@@ -42,8 +42,8 @@ struct IndexSections {
     aggregate_filter: IndexSection,
 }
 
-/// The pages of an index file: those of its head, and those behind them. The head goes to disk last, so that an index
-/// whose head is there is there whole.
+/// The pages of an index file: those of its head, and those after them. The head is written last, so an index with a head is
+/// complete.
 pub(crate) struct EncodedIndex {
     pub(crate) head: Vec<u8>,
     pub(crate) body: Vec<u8>,
@@ -68,7 +68,7 @@ pub(crate) fn encode(live: &LiveIndex, head: &SegmentHead) -> Option<EncodedInde
     Some(EncodedIndex { head: head_pages.finish(), body: pages.finish() })
 }
 
-/// Entries and bytes of an entry, of all sections. A file of megabytes that grows as it is written is there twice.
+/// Entries and bytes of an entry, of all sections. Without the exact capacity a file of megabytes would be in memory twice.
 fn room_for(live: &LiveIndex) -> [(usize, usize); 6] {
     let (records, ids, aggregates) = (live.count(), live.id_count(), live.aggregate_entries());
     let filter = |keys: usize| (BloomFilter::bytes_of(keys), 1);
@@ -93,7 +93,7 @@ impl PagedIndex {
         Ok(Self { base: head.name.base.get(), summary, sections, ids, aggregates, file })
     }
 
-    /// Its segment in a few numbers.
+    /// The summary of its segment.
     pub(crate) fn summary(&self) -> &SegmentSummary {
         &self.summary
     }
@@ -199,7 +199,7 @@ impl PagedIndex {
         Ok(found - start)
     }
 
-    /// Places by position. The length of a frame is how far the next one is.
+    /// Locations by position. The length of a frame is the distance to the next one.
     fn record_places(&self, disk: &dyn Disk, rank: u32, most: u32) -> Result<Vec<FrameLocation>, LookupError> {
         let end = rank.saturating_add(most).min(self.summary.count);
         let entries = self.reader(disk).entries(self.sections.records, rank..end.saturating_add(1))?;

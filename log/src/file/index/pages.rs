@@ -1,6 +1,6 @@
-//! Pages of an index file: 4092 bytes of entries and their checksum, so that any part can be read and trusted alone.
+//! Pages of an index file: 4092 bytes of entries and their checksum, so that any part can be read and verified on its own.
 //!
-//! - An entry never spans two pages; what is left of a page is zeros.
+//! - An entry never spans two pages; the rest of a page is zeros.
 //! - The checksum starts from the page's number: a page in another's place is not valid.
 
 use super::LookupError;
@@ -98,7 +98,7 @@ pub(super) struct PageReader<'a> {
 }
 
 impl PageReader<'_> {
-    /// Entries `range` of a section, one behind the other.
+    /// Entries `range` of a section, contiguous.
     pub(super) fn entries(self, section: IndexSection, range: Range<u32>) -> Result<Vec<u8>, LookupError> {
         let end = range.end.min(section.count);
         if range.start >= end {
@@ -118,7 +118,7 @@ impl PageReader<'_> {
         Ok(entries)
     }
 
-    /// The first entry of `range` for which `before` does not hold; it holds for a front part of the section.
+    /// The first entry of `range` for which `before` is false; it is true for all before it.
     pub(super) fn partition(
         self,
         section: IndexSection,

@@ -1,10 +1,10 @@
-//! What stays in RAM of a sealed segment: its ends, and its topics.
+//! The summary of a sealed segment, which stays in RAM: its ends, and its topics.
 
 use crate::TopicNumber;
 use bytes::{Buf, BufMut};
 use contract::{Position, Sequence};
 
-/// A segment in a few numbers. Never of an empty one.
+/// The summary of a segment that is not empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SegmentSummary {
     /// First position in it.

@@ -1,4 +1,4 @@
-//! Carrying a repair out: files are kept aside, then the marks are written, then the segments.
+//! Executing a repair: files are copied to `cut/`, then the marks are written, then the segments.
 
 use super::super::cut_folder::CutFolder;
 use super::super::disk::{Disk, discard};
@@ -15,7 +15,7 @@ use std::io;
 /// Bytes copied at once, unless one record is longer.
 const STEP_BYTES: usize = 1024 * 1024;
 
-/// What is to be done.
+/// What a repair will do.
 pub(super) struct RepairPlan {
     pub(super) repair: RepairReport,
     pub(super) remedies: Vec<RepairAction>,
@@ -23,18 +23,18 @@ pub(super) struct RepairPlan {
     pub(super) marks_numbers: Vec<u64>,
 }
 
-/// What is done about one file.
+/// What a repair does with one file.
 pub(super) enum RepairAction {
-    /// It is kept aside and goes.
+    /// It is copied to `cut/` and removed.
     Remove(String),
-    /// Its intact records are written under the next generation, which stands for positions through this one.
+    /// Its intact records are written under the next generation, which covers positions through this one.
     Rewrite(Box<SurveyedSegment>, Position),
-    /// A cache that goes.
+    /// A cache that is removed.
     Discard(String),
 }
 
 impl RepairPlan {
-    /// Carries the plan out; the names of what was kept aside.
+    /// Executes the plan; returns the names of the copies in `cut/`.
     pub(super) fn carry_out(&self, disk: &dyn Disk, cuts: &CutFolder<'_>) -> Result<Vec<String>, LogError> {
         let mut kept = Vec::new();
         for remedy in &self.remedies {
@@ -66,7 +66,7 @@ fn remove_file(disk: &dyn Disk, file: &str) -> io::Result<()> {
     discard(disk, file)
 }
 
-/// Writes the intact records under the next generation, durably, before the old file goes.
+/// Writes the intact records under the next generation, durably, before the old file is removed.
 fn rewrite_segment(disk: &dyn Disk, found: &SurveyedSegment, through: Position) -> io::Result<()> {
     let (old, name) = (found.head.name, found.head.name.next_generation());
     let file = name.file();
@@ -84,7 +84,7 @@ fn rewrite_segment(disk: &dyn Disk, found: &SurveyedSegment, through: Position) 
     disk.sync(None)
 }
 
-/// Copies frames as they are: the salt stays the same. Answers where they end.
+/// Copies frames unchanged: the salt stays the same. Returns where they end.
 fn copy(disk: &dyn Disk, from: &str, frames: &[(u64, FrameHeader)], to: &str) -> io::Result<u64> {
     let mut end = HEAD_BYTES as u64;
     let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! What is left of a log, frame by frame, and what is to be done about the rest.
+//! The survey of a damaged log: what is intact, frame by frame, and what a repair has to do.
 
 use super::super::disk::Disk;
 use super::super::file_names::{LogFileName, SegmentName, marks_file};
@@ -18,7 +18,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-const MARKS_REMEDY: &str = "made anew from what is there; removed events that still lie in a segment show again";
+const MARKS_REMEDY: &str =
+    "rebuilt from what is there; removed events that are still in a segment become visible again";
 
 /// The survey so far.
 pub(super) struct LogSurvey<'a> {
@@ -29,22 +30,22 @@ pub(super) struct LogSurvey<'a> {
     segments: BTreeMap<Position, Vec<u32>>,
     marks_numbers: Vec<u64>,
     trim_marks: TrimMarks,
-    /// Whether the marks could not be read: what they hid cannot be told from what was lost.
+    /// Whether the marks could not be read: then removed records cannot be distinguished from lost ones.
     marks_lost: bool,
     repair: RepairReport,
     remedies: Vec<RepairAction>,
     /// The last position accounted for.
     through: Position,
-    /// The last sequence of each topic that stays, and of all that were seen.
+    /// The last sequence of each topic that is kept, and that was seen.
     kept: BTreeMap<TopicNumber, Sequence>,
     seen: BTreeMap<TopicNumber, Sequence>,
     time: i64,
 }
 
-/// What was found in one segment.
+/// The survey of one segment.
 pub(super) struct SurveyedSegment {
     pub(super) head: SegmentHead,
-    /// Where the intact frames lie.
+    /// The offsets of the intact frames.
     pub(super) intact: Vec<(u64, FrameHeader)>,
     /// Records whose headers are intact and whose bodies are not.
     bad_bodies: Vec<RecordHeader>,
@@ -88,7 +89,7 @@ impl<'a> LogSurvey<'a> {
         match TrimMarksFile::load(self.disk, self.folder, self.marks_numbers.clone()) {
             Ok((_, marks)) => {
                 self.trim_marks = marks;
-                // Only removal rewrites a segment.
+                // Segments are rewritten for removals, and merged after an erasure.
                 let has_rewritten = self.segments.values().any(|generations| generations.iter().any(|it| *it > 1));
                 if self.marks_numbers.is_empty() && has_rewritten {
                     self.marks_lost = true;
@@ -108,7 +109,7 @@ impl<'a> LogSurvey<'a> {
         Ok(())
     }
 
-    /// Looks at everything; what is to be done.
+    /// Surveys everything; returns the plan.
     pub(super) fn plan(mut self) -> Result<RepairPlan, LogError> {
         let bases: Vec<_> = self.segments.keys().copied().collect();
         let bases: Vec<_> = bases.into_iter().filter(|base| self.trim_marks.dropped_through(*base).is_none()).collect();
@@ -116,7 +117,7 @@ impl<'a> LogSurvey<'a> {
         let bases: Vec<_> = bases.into_iter().filter(|base| leftovers.iter().all(|name| name.base != *base)).collect();
         let mut readable = Vec::with_capacity(bases.len());
         for (number, base) in bases.iter().enumerate() {
-            // A file that tells nothing tells not even that there was something of its name.
+            // A file without any readable frame does not even show that its segment existed.
             if self.head(self.name_of(*base), number + 1 == bases.len())?.is_some() {
                 readable.push(*base);
             }
@@ -148,7 +149,7 @@ impl<'a> LogSurvey<'a> {
         }
         let Some((head, is_read)) = self.readable_head(name)? else { return Ok(()) };
         if !is_read {
-            self.find(name, 0, HEAD_FLAW, "the segment is written anew, with a new head");
+            self.find(name, 0, HEAD_FLAW, "the segment is rewritten with a new head");
         }
         let found = self.walk(head, next.is_none())?;
         let (expected, before) = (self.begins_behind(base), Position(base.get() - 1));
@@ -162,20 +163,20 @@ impl<'a> LogSurvey<'a> {
         Ok(())
     }
 
-    /// The file of a base that counts: the lowest generation.
+    /// The valid file of a base: the lowest generation.
     fn name_of(&self, base: Position) -> SegmentName {
         let generation = self.segments.get(&base).and_then(|generations| generations.first()).copied().unwrap_or(1);
         SegmentName { base, generation }
     }
 
-    /// The position that should come next, behind what was dropped there.
+    /// The position that should come next, after a dropped run.
     fn begins_behind(&self, base: Position) -> Position {
         let next = self.through.next();
         let behind = self.trim_marks.dropped_through(next).map_or(next, Position::next);
         behind.min(base)
     }
 
-    /// A segment's head, as it is or made anew; `None` where nothing can be read with one, and the file goes.
+    /// A segment's head, as it is or reconstructed; `None` if no frame can be read with one, and the file is removed.
     fn head(&mut self, name: SegmentName, is_last: bool) -> Result<Option<SegmentHead>, LogError> {
         if let Some((head, _)) = self.readable_head(name)? {
             return Ok(Some(head));
@@ -183,14 +184,14 @@ impl<'a> LogSurvey<'a> {
         let is_unused = is_last
             && name.base > self.known.acknowledged
             && frame_scan::zeros_from(self.disk, &name.file(), HEAD_BYTES as u64)?;
-        // One that was begun and never used, opening takes away by itself.
+        // A file that was created and never used is removed on opening.
         if !is_unused {
             self.plan_removal(name, HEAD_FLAW);
         }
         Ok(None)
     }
 
-    /// A segment's head, and whether it is the one that was written, or one with the salt that stands in it.
+    /// A segment's head, and whether it is valid; otherwise it is one with the salt in the damaged head.
     fn readable_head(&self, name: SegmentName) -> Result<Option<(SegmentHead, bool)>, LogError> {
         if let Some(head) = frame_scan::read_head(self.disk, name)? {
             return Ok(Some((head, true)));
@@ -206,7 +207,7 @@ impl<'a> LogSurvey<'a> {
         Ok(first.map(|_| (guessed, false)))
     }
 
-    /// Walks a segment and takes note of what is intact.
+    /// Scans a segment and records what is intact.
     fn walk(&mut self, head: SegmentHead, is_last: bool) -> Result<SurveyedSegment, LogError> {
         let is_read = frame_scan::read_head(self.disk, head.name)?.is_some();
         let mut found =
@@ -215,7 +216,7 @@ impl<'a> LogSurvey<'a> {
         if is_last && head.name.generation == 1 {
             let tail = LastSegment::read(self.disk, head, self.known.acknowledged)?.tail;
             is_growing = true;
-            // What is torn is for opening to cut.
+            // A torn tail is cut off on opening.
             if tail.flaw.is_some() && !tail.is_damage {
                 end = tail.end;
             }
@@ -241,7 +242,7 @@ impl<'a> LogSurvey<'a> {
         let bytes = found.end();
         if found.is_sound && head.rewritten.is_some_and(|it| it.bytes != bytes) {
             found.is_sound = false;
-            self.find(head.name, bytes, "the rewritten segment ends too early", "written anew with what is there");
+            self.find(head.name, bytes, "the rewritten segment ends too early", "rewritten with what is there");
         }
         Ok(found)
     }
@@ -271,7 +272,7 @@ impl<'a> LogSurvey<'a> {
         }
     }
 
-    /// Decides what becomes of a segment, and accounts for its positions and sequences.
+    /// Decides what to do with a segment, and accounts for its positions and sequences.
     fn settle(&mut self, found: SurveyedSegment, next: Option<Position>) {
         let name = found.head.name;
         let base = name.base;
@@ -283,7 +284,7 @@ impl<'a> LogSurvey<'a> {
             (None, None) if name.generation == 1 => last.max(self.known.acknowledged),
             (None, None) => last,
         };
-        // A rewritten segment has holes: which positions are missing at its end cannot be told.
+        // A rewritten segment has holes: it is not known which positions are missing at its end.
         if name.generation == 1 && last < through {
             if found.is_sound {
                 let reason = format!("the records from position {} to {through} are missing behind it", last.next());
@@ -311,12 +312,12 @@ impl<'a> LogSurvey<'a> {
         }
     }
 
-    /// Accounts for a record that stays.
+    /// Accounts for a record that is kept.
     fn keep(&mut self, header: &RecordHeader) {
         let topic = header.topic;
         let before = self.kept.insert(topic, header.sequence);
         if self.marks_lost && before.is_none() {
-            // What came before it was removed, as far as anybody can tell.
+            // The records before it are taken for removed.
             let through = Sequence(header.sequence.get() - 1);
             self.trim_marks = self.trim_marks.with_removed(topic, through).unwrap_or_else(|| self.trim_marks.clone());
         }
@@ -330,7 +331,7 @@ impl<'a> LogSurvey<'a> {
         }
     }
 
-    /// What is known to have been there, and is not.
+    /// Reports what is known to have been stored, and is missing.
     fn end(&mut self) {
         let known = self.trim_marks.dropped_through(self.through.next()).unwrap_or(self.through);
         self.through = known;
@@ -352,7 +353,7 @@ impl<'a> LogSurvey<'a> {
         }
         for (topic, tail) in tails {
             match self.kept.get(&topic).copied() {
-                // What is left of it was removed, as far as anybody can tell.
+                // Its other records are taken for removed.
                 None if self.marks_lost => {
                     self.trim_marks =
                         self.trim_marks.with_removed(topic, tail).unwrap_or_else(|| self.trim_marks.clone());
@@ -362,13 +363,13 @@ impl<'a> LogSurvey<'a> {
         }
     }
 
-    /// Indexes that are not what their segments give; opening makes them anew where they are missing.
+    /// Reports indexes that do not match their segments; missing ones are rebuilt on opening.
     fn indexes(&mut self) -> Result<(), LogError> {
         let report = verify_files(self.disk, self.folder, Position::ZERO, |_| {})?;
         for damage in report.damages {
             let file = damage.file.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
             if matches!(LogFileName::parse(&file), Some(LogFileName::Index(_))) {
-                self.repair.findings.push(RepairFinding { damage, remedy: "taken away; it is made anew".to_owned() });
+                self.repair.findings.push(RepairFinding { damage, remedy: "removed; it is rebuilt".to_owned() });
                 self.remedies.push(RepairAction::Discard(file));
             }
         }
@@ -376,7 +377,7 @@ impl<'a> LogSurvey<'a> {
     }
 
     fn plan_removal(&mut self, name: SegmentName, reason: &str) {
-        self.find(name, 0, reason, "nothing of it can be used; the file is taken away");
+        self.find(name, 0, reason, "nothing in it can be used; the file is removed");
         self.remedies.push(RepairAction::Remove(name.file()));
     }
 
@@ -392,7 +393,7 @@ impl SurveyedSegment {
         self.intact.last().map_or(HEAD_BYTES as u64, |(at, frame)| at + frame.bytes() as u64)
     }
 
-    /// Lets go of a last batch that is not complete and was acknowledged to nobody.
+    /// Drops a last batch that is incomplete and was never acknowledged.
     fn forget_torn(&mut self, acknowledged: Position) {
         let last = self.intact.last().map(|(_, frame)| *frame);
         let Some(last) = last.filter(|frame| !frame.slot.last && frame.header.position > acknowledged) else { return };

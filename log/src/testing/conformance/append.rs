@@ -1,4 +1,4 @@
-//! Appending: what goes in, in which order, and what is refused.
+//! Appending: what is stored, in which order, and what is refused.
 
 use crate::testing::{
     Engine, LogProbe, LogRefusal, NO_LIMIT, RecordNumbering, RecordSetters, SeededRandom, assert_dense, positions,
@@ -103,7 +103,7 @@ pub async fn positions_stay_dense_over_batches_of_any_size(engine: &dyn Engine) 
     }
 }
 
-/// The tail it is told is the true one, whether it was behind it or ahead of it, and nothing was written.
+/// The tail in the error is the true one, whether the caller's was behind it or ahead of it, and nothing was written.
 pub async fn an_append_behind_another_tail_is_told_the_tail(engine: &dyn Engine) {
     let mut probe = LogProbe::open(engine).await;
     for after in [1, 7] {

@@ -1,4 +1,4 @@
-//! Several tasks at one log.
+//! Several tasks on one log.
 
 use crate::testing::{Engine, LogProbe, LogRefusal, NO_LIMIT, RecordSetters, assert_dense, record};
 use crate::{Log, LogError, ReadLimit, ReadRange, Record, RecordQuery, TopicNumber};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet, yield_now};
 
-/// Refusals, empty batches and removals do not wake anyone; an append does.
+/// Refusals, empty batches and removals do not wake readers; an append does.
 pub async fn the_tail_moves_only_when_records_become_readable(engine: &dyn Engine) {
     let mut probe = LogProbe::open(engine).await;
     let mut tail = probe.log().tail();
@@ -24,7 +24,7 @@ pub async fn the_tail_moves_only_when_records_become_readable(engine: &dyn Engin
     assert_eq!(probe.tail(), Position(2));
 }
 
-/// Readers that only wait for the tail are woken by every append, and what they are shown can be read at once.
+/// Readers that only wait for the tail are woken by every append, and can read up to it at once.
 pub async fn the_tail_wakes_and_shows_only_what_can_be_read(engine: &dyn Engine) {
     const BATCHES: usize = 100;
     let mut probe = LogProbe::open(engine).await;
@@ -33,7 +33,7 @@ pub async fn the_tail_wakes_and_shows_only_what_can_be_read(engine: &dyn Engine)
     for batch in 1..=BATCHES {
         probe.put_events(&[(1, 10), (1, 11), (1, 10)][..1 + batch % 3]).await;
         assert_eq!(probe.tail(), probe.numbering.tail(), "an append that answered is not shown");
-        // Now and then the readers catch up; otherwise they may find several appends at once.
+        // Sometimes the readers catch up; otherwise they may find several appends at once.
         if batch % 2 == 0 {
             for reader in &mut readers {
                 reader.reaches(probe.tail().get()).await;
@@ -92,7 +92,7 @@ async fn count(log: Arc<dyn Log>, behind: RangeBehind, each: u64, last: u64, loo
     }
 }
 
-/// The other is told the winner's tail, and nothing of it is in the log.
+/// The loser gets the winner's tail, and nothing of its batch is in the log.
 pub async fn of_two_appends_behind_one_tail_one_wins(engine: &dyn Engine) {
     let probe = LogProbe::open(engine).await;
     let mut won = Vec::new();
@@ -113,7 +113,7 @@ pub async fn of_two_appends_behind_one_tail_one_wins(engine: &dyn Engine) {
     assert_eq!(probe.reopen().await.all(0).await, won);
 }
 
-/// Nobody waits for the answer to the one before.
+/// No append waits for the result of the one before.
 pub async fn appends_begun_behind_each_other_happen_in_order(engine: &dyn Engine) {
     let probe = LogProbe::open(engine).await;
     let log = probe.log();
@@ -130,7 +130,7 @@ pub async fn appends_begun_behind_each_other_happen_in_order(engine: &dyn Engine
     assert_eq!(probe.reopen().await.all(0).await, batch(0, 73));
 }
 
-/// Compare, lose, read what is new, try again: everybody's records get in, once each.
+/// Compare, lose, read what is new, try again: the records of all are stored, once each.
 pub async fn eight_writers_racing_leave_a_dense_log(engine: &dyn Engine) {
     const WRITERS: u128 = 8;
     const EACH: u128 = 20;
@@ -171,7 +171,7 @@ async fn put_in_spite_of_others(log: &dyn Log, id: u128) {
     }
 }
 
-/// A reader of the beginning gets the beginning or is told that it is gone; it is never started later in silence.
+/// A reader of the beginning gets the beginning or an error that it was removed; it never starts later without an error.
 pub async fn a_read_that_races_removal_is_whole_or_trimmed(engine: &dyn Engine) {
     const LAST: u64 = 3000;
     let mut probe = LogProbe::open(engine).await;
@@ -210,7 +210,7 @@ fn starts_at(read: &[Record], sequence: u64) {
     assert!(read.windows(2).all(|pair| pair[1].header.sequence == pair[0].header.sequence.next()), "a gap in a read");
 }
 
-/// A task that reads over and over, and says how far it came: without that a writer is done before the first read.
+/// A task that reads repeatedly and reports its progress: without that a writer is done before the first read.
 struct ReaderTask {
     looks: watch::Receiver<u64>,
     task: JoinHandle<()>,

@@ -1,9 +1,9 @@
-//! Finding one record by what it says of itself.
+//! Finding one record by its header.
 
 use crate::testing::{Engine, LogProbe, RecordSetters};
 use crate::{RecordQuery, TopicNumber};
 
-/// The header comes whole, and no other id finds it.
+/// The header is complete, and no other id finds it.
 pub async fn an_id_finds_its_record(engine: &dyn Engine) {
     let mut probe = LogProbe::open(engine).await;
     let ids = [1, 5, 1 << 64, u128::MAX];

@@ -16,7 +16,7 @@ pub async fn a_read_of_the_whole_log_starts_behind_any_position(engine: &dyn Eng
     }
 }
 
-/// The same edges, counted in the topic; a topic nobody wrote to is empty.
+/// The same edges, counted in the topic; a topic without records is empty.
 pub async fn a_read_of_a_topic_starts_behind_any_sequence(engine: &dyn Engine) {
     let mut probe = LogProbe::open(engine).await;
     probe.put_entries(&[7, 8, 7, 8, 8, 7, 0]).await;
@@ -64,7 +64,7 @@ pub async fn a_read_of_an_aggregate_starts_behind_any_number(engine: &dyn Engine
     }
 }
 
-/// Exactly that many where there are enough; one even where none was allowed.
+/// Exactly that many if there are enough; one even if the limit is 0.
 pub async fn a_read_stops_at_its_most_records(engine: &dyn Engine) {
     let mut probe = LogProbe::open(engine).await;
     probe.put_entries(&[1; 5]).await;
@@ -76,7 +76,7 @@ pub async fn a_read_stops_at_its_most_records(engine: &dyn Engine) {
     }
 }
 
-/// The bodies given never have more bytes together, and one more would not have fitted.
+/// The returned bodies never have more bytes together, and one more would not have fitted.
 pub async fn a_read_stops_at_its_most_bytes(engine: &dyn Engine) {
     let mut probe = LogProbe::open(engine).await;
     put_sizes(&mut probe, &[10, 20, 0, 30, 0]).await;
@@ -89,7 +89,7 @@ pub async fn a_read_stops_at_its_most_bytes(engine: &dyn Engine) {
     }
 }
 
-/// A record larger than the limit comes alone; without that a reader would never pass it.
+/// A record larger than the limit is returned alone; otherwise a reader could never continue after it.
 pub async fn the_first_record_is_given_however_large(engine: &dyn Engine) {
     let mut probe = LogProbe::open(engine).await;
     put_sizes(&mut probe, &[1, 1 << 20, 1, 0]).await;

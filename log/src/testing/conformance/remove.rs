@@ -1,4 +1,4 @@
-//! Removing: what is gone, what is left, and what a reader is told.
+//! Removing: what is gone, what is left, and the error that a reader gets.
 
 use crate::testing::{Engine, LogProbe, LogRefusal, NO_LIMIT, RecordSetters, positions, record, sequences};
 use crate::{ReadLimit, ReadRange, RecordQuery, TopicNumber};
@@ -23,7 +23,7 @@ pub async fn a_trimmed_read_is_told_the_earliest(engine: &dyn Engine) {
     }
 }
 
-/// `earliest - 1` is where a reader that was told goes on; beyond the end there is still nothing, and no refusal.
+/// `earliest - 1` is where a reader continues after the error; beyond the end a read is still empty, without an error.
 pub async fn the_rest_of_a_trimmed_topic_reads_from_just_before_it(engine: &dyn Engine) {
     let mut probe = LogProbe::open(engine).await;
     let stored = probe.put_entries(&[1, 2, 1, 2, 1]).await;
@@ -140,7 +140,7 @@ pub async fn removing_twice_or_less_does_nothing(engine: &dyn Engine) {
     }
 }
 
-/// Only what is there can be removed: a number not given yet is not taken away in advance.
+/// Only existing records can be removed: a number that is not assigned yet is not removed in advance.
 pub async fn removing_past_the_end_leaves_what_comes_later(engine: &dyn Engine) {
     let mut probe = LogProbe::open(engine).await;
     probe.put_entries(&[1, 1, 2, 2]).await;
@@ -164,7 +164,7 @@ pub async fn removing_past_the_end_leaves_what_comes_later(engine: &dyn Engine) 
     assert_eq!(sequences(&probe.topic(1, 3).await.unwrap()), [4, 5]);
 }
 
-/// It stays unknown, and begins at 1 when somebody writes to it.
+/// It stays unknown, and begins at 1 with its first record.
 pub async fn removing_from_an_unknown_topic_does_nothing(engine: &dyn Engine) {
     let mut probe = LogProbe::open(engine).await;
     probe.put_entries(&[2]).await;
@@ -182,7 +182,7 @@ pub async fn removing_from_an_unknown_topic_does_nothing(engine: &dyn Engine) {
     assert_eq!(positions(&probe.all(0).await), [1, 2, 3, 4]);
 }
 
-/// The tail stays, and neither position nor sequence is given again, also where the log was reopened empty.
+/// The tail stays, and neither position nor sequence is assigned again, also if the log was reopened empty.
 pub async fn numbering_continues_after_everything_was_removed(engine: &dyn Engine) {
     let mut probe = LogProbe::open(engine).await;
     for round in 0..3 {
@@ -243,7 +243,7 @@ pub async fn removal_survives_reopening(engine: &dyn Engine) {
     }
 }
 
-/// The last time ever stored is what the next may not fall behind, whether its record is still there or not.
+/// The next time must not be earlier than the last one ever stored, whether its record is still there or not.
 pub async fn time_does_not_fall_behind_what_was_removed(engine: &dyn Engine) {
     let mut probe = LogProbe::open(engine).await;
     probe.put_at(1, &[1000, 2000]).await;

@@ -1,4 +1,4 @@
-//! Segments: where a topic's records lie. How many there are is the engine's choice.
+//! Segments: the runs of a topic's records. The engine chooses how many there are.
 
 use crate::testing::{Engine, LogProbe, assert_covers};
 
@@ -17,7 +17,7 @@ pub async fn segments_hold_exactly_what_can_be_read(engine: &dyn Engine) {
     }
 }
 
-/// Removed records are in no segment, at once; where all are gone there is none, until the next append.
+/// Removed records are in no segment, at once; if all are gone there is none, until the next append.
 pub async fn segments_end_where_removal_and_begin_where_appending_continues(engine: &dyn Engine) {
     let mut probe = LogProbe::open(engine).await;
     for _ in 0..20 {

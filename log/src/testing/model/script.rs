@@ -1,4 +1,4 @@
-//! Random commands, in the proportions that find faults: mostly good appends, and every edge now and then.
+//! Random commands, in proportions that find faults: mostly valid appends, and sometimes every edge case.
 
 use super::ModelLog;
 use crate::testing::{NO_LIMIT, RecordNumbering, RecordSetters, SeededRandom, record};
@@ -8,7 +8,7 @@ use contract::{AggregateSequence, Position, Sequence};
 /// The topics of a script. The last is never written to.
 const TOPICS: [u32; 5] = [0, 1, 2, 4_000_000_000, 77];
 
-/// One thing to ask of a log.
+/// One call of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogCommand {
     /// [`Log::append`](crate::Log::append).
@@ -21,7 +21,7 @@ pub enum LogCommand {
     Segments(TopicNumber),
     /// [`Log::remove`](crate::Log::remove).
     Remove(TopicNumber, Sequence),
-    /// Let go of the log and open it again.
+    /// Drop the log and open it again.
     Reopen,
 }
 
@@ -47,7 +47,7 @@ impl LogScript {
         &self.model
     }
 
-    /// The model, for whoever carries the commands out.
+    /// The model, for the runner of the commands.
     pub fn model_mut(&mut self) -> &mut ModelLog {
         &mut self.model
     }
@@ -143,7 +143,7 @@ impl LogScript {
         (u128::from(topic.0) << 96) | u128::from(self.random.through(2) + 1)
     }
 
-    /// A new id, or now and then one that was stored before.
+    /// A new id, or sometimes one that was stored before.
     fn id(&mut self) -> u128 {
         if self.random.once_in(6) && !self.model.records().is_empty() {
             return self.random.pick(self.model.records()).header.id;
