@@ -160,6 +160,10 @@ impl PostgresWriter {
         let columns = check(after, batch).and_then(|()| BatchColumns::of(batch, true));
         // A batch with wrong numbers is still compared first.
         let (columns, wrong) = columns.map_or_else(|wrong| (BatchColumns::default(), Some(wrong)), |it| (it, None));
+        debug_assert!(
+            wrong.is_some() || usize::try_from(columns.amount()) == Ok(batch.len()),
+            "every record has its columns"
+        );
         let sending = inner.in_order.lock().await;
         inner.begun.fetch_add(1, Ordering::AcqRel);
         let session = inner.connection.session().await?;

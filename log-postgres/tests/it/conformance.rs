@@ -1,4 +1,4 @@
-//! The engine keeps every promise of `Log`, and answers as the model does.
+//! The engine keeps every promise of `Log`, and returns the same as the model.
 
 use crate::support::TestEngine;
 use log::testing::model::agree;

@@ -1,4 +1,4 @@
-//! Encrypted connections, to a server with a certificate of its own making.
+//! Encrypted connections, to a server with a certificate from the test.
 
 use crate::support::{batch, open};
 use contract::Position;
@@ -10,7 +10,7 @@ use log_postgres::{PostgresLog, PostgresOptions};
 async fn a_server_proves_its_name_where_it_is_asked_to() {
     let server = TestServer::start();
     let plain = server.create_database();
-    // The server makes them itself, so that they are its own. A root that is no server, and a server under it.
+    // Created as the server's user, who must own them: a root certificate, and a server certificate signed by it.
     let make = "cd $D && openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=root -keyout root.key -out root.crt \
         && openssl req -newkey rsa:2048 -nodes -subj /CN=localhost -keyout server.key -out server.csr \
         && printf subjectAltName=DNS:localhost > names \
@@ -36,7 +36,7 @@ async fn a_server_proves_its_name_where_it_is_asked_to() {
     }
     let log = open(&format!("{plain}?sslmode=disable")).await;
     log.append(Position(3), batch(Position(3), 1, 1)).await.unwrap();
-    // A name it does not have, and a certificate nobody knows.
+    // A host name that is not in the certificate, and an unknown root.
     for wrong in [verified.replace("localhost", "127.0.0.1"), format!("{named}?sslmode=verify-full")] {
         let refused = PostgresLog::open(&wrong, PostgresOptions::default()).await.err().unwrap().to_string();
         assert!(refused.contains("certificate"), "{refused}");

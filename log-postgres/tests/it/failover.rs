@@ -1,4 +1,4 @@
-//! Fail-over behind a proxy that gives new connections to the new server and leaves those there are where they are.
+//! Fail-over behind a proxy that sends new connections to the new server and leaves existing ones on the old one.
 
 use crate::support::{Deadline, batch, open};
 use contract::Position;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_blocking;
 
-/// Passes new connections on to the server that is behind it now.
+/// Forwards new connections to the current server.
 struct Proxy {
     port: u16,
     behind: Arc<AtomicU16>,
@@ -36,7 +36,7 @@ fn ids(records: &[Record]) -> Vec<u128> {
     records.iter().map(|record| record.header.id).collect()
 }
 
-/// What `ask` comes to: a connection that is made again takes a moment.
+/// The result of `ask`, repeated while the connection is made again.
 async fn at_last<T, F: Future<Output = Result<T, LogError>>>(ask: impl Fn() -> F) -> T {
     let deadline = Deadline::begin();
     loop {
@@ -67,7 +67,7 @@ async fn whoever_appends_reads_from_the_server_that_it_appends_to() {
         standby.wait_for_all_of(&primary);
         standby.promote();
     });
-    // Both servers have another second record, and the log has as many on one as on the other.
+    // The servers have different second records, and the same number of records.
     log.append(Position(1), batch(Position(1), 2, 1)).await.unwrap();
     let other = open(&at(standby.port())).await;
     other.append(Position(1), batch(Position(1), 3, 1)).await.unwrap();
@@ -75,7 +75,7 @@ async fn whoever_appends_reads_from_the_server_that_it_appends_to() {
     let cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE 'INSERT INTO events%'";
     assert_eq!(tokio::task::block_in_place(|| primary.sql("postgres", cut)), "1", "the connection that appends");
 
-    // Nothing is appended before the log was read, and it is read where it is appended to.
+    // Nothing is appended before the log was read, from the server that it is appended to.
     let deadline = Deadline::begin();
     while *log.tail().borrow() != Position(2) || log.trouble().is_some() {
         deadline.check("the tail");
@@ -84,7 +84,7 @@ async fn whoever_appends_reads_from_the_server_that_it_appends_to() {
     let refused = in_time(log.append(Position(2), batch(Position(2), 4, 1))).await;
     assert!(matches!(refused, Err(LogError::Unavailable(_))), "{refused:?}");
     assert_eq!(ids(&at_last(|| log.follow(Position(1), NO_LIMIT)).await.records), [3]);
-    // So is everything else from then on.
+    // All other reads use that server from then on.
     assert_eq!(ids(&at_last(|| log.read(ReadRange::All(Position::ZERO), NO_LIMIT)).await), [1, 3]);
     at_last(|| log.append(Position(2), batch(Position(2), 5, 1))).await;
     assert_eq!(ids(&other.read(ReadRange::All(Position::ZERO), NO_LIMIT).await.unwrap()), [1, 3, 5]);

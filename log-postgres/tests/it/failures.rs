@@ -1,5 +1,5 @@
-//! A server that stops, connections that break, a disk that is full: nothing acknowledged is lost, nothing is there
-//! twice, and the engine goes on by itself.
+//! A server that stops, connections that break, a full disk: nothing acknowledged is lost, nothing is stored twice, and the
+//! engine recovers by itself.
 
 use crate::support::{Deadline, Ledger, batch, check, everything, open, open_with};
 use contract::Position;
@@ -15,7 +15,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 const SIZE: u64 = 3;
 
-/// A writer that goes on whatever happens, until it is told to stop.
+/// A writer that continues after every failure, until it is stopped.
 struct Load {
     stop: Arc<AtomicBool>,
     stored: watch::Receiver<usize>,
@@ -55,15 +55,15 @@ impl Load {
     }
 }
 
-/// What the trait promises after `Unavailable`: once reading works, the batch is whole at its positions or nowhere, and
-/// that is how it stays.
+/// What the trait promises after `Unavailable`: once reading works, the batch is complete at its positions or
+/// nowhere, and stays so.
 async fn decided(log: &PostgresLog, ledger: &Ledger, id: u128) {
     assert_eq!(ledger.unsure.last(), Some(&id));
     let there = read_at_last(log).await.iter().filter(|record| record.header.id == id).count() as u64;
     assert!(there == 0 || there == SIZE, "{there} records of {id}");
 }
 
-/// Everything, as soon as it can be read.
+/// Reads everything, as soon as the log can be read.
 async fn read_at_last(log: &PostgresLog) -> Vec<Record> {
     let deadline = Deadline::begin();
     loop {
@@ -89,7 +89,7 @@ async fn a_server_that_stops_under_load_loses_nothing_acknowledged() {
         }
         let stopped = Arc::clone(&server);
         spawn_blocking(move || stopped.stop(how)).await.unwrap();
-        // Every answer is the same until it is back, and comes at once.
+        // Every call fails in the same way until it is back, and at once.
         for log in &logs {
             let refused = in_time(log.append(Position(0), batch(Position(0), 7, 1))).await;
             assert!(matches!(refused, Err(LogError::Unavailable(_))), "{refused:?}");
@@ -131,14 +131,14 @@ async fn connections_that_break_under_load_lose_nothing_acknowledged() {
     check(&everything(&*logs[1]).await, &ledgers, SIZE);
 }
 
-/// The answer is lost, not the append: once it can be read whether the batch is there, that is how it stays.
+/// The response is lost, not the append: once reading shows whether the batch is there, that does not change.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_append_given_up_does_not_come_in_later() {
     let server = TestServer::shared();
     let url = server.create_database();
     let log = Arc::new(open_with(&url, |options| options.answer_timeout = Duration::from_secs(2)).await);
     log.append(Position(0), batch(Position(0), 1, 1)).await.unwrap();
-    // Somebody holds the lock, so the append waits over there until we have lost patience.
+    // Another session holds the lock, so the append waits on the server until the client gives up.
     let class_and_object = "1163282770, 'event_broker.entries'::regclass::oid::int";
     let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
     let holding = tokio::spawn(connection);
@@ -156,7 +156,7 @@ async fn an_append_given_up_does_not_come_in_later() {
     assert_eq!(ids, wanted);
 }
 
-/// A database on a disk that is nearly full. Where the machine allows no such disk, its server says what it would say.
+/// A database on a disk that is nearly full. If the machine permits no such disk, its server raises the same error.
 async fn on_a_small_disk() -> (TestServer, String) {
     let real = TestServer::can_have_small_disk();
     let options = ServerOptions { small_disk: real.then_some(24 << 20), ..ServerOptions::default() };
@@ -200,7 +200,7 @@ async fn a_full_disk_is_told_and_passes_when_there_is_room() {
     check(&everything(&log).await, &[ledger], 500);
 }
 
-/// Refusals that pass: nothing was written, and the engine goes on when the cause is gone.
+/// Transient errors: nothing was written, and the engine continues when the cause is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_takes_no_writes_is_unavailable() {
     let server = TestServer::shared();
@@ -227,8 +227,8 @@ async fn a_database_that_takes_no_writes_is_unavailable() {
     check(&everything(&log).await, &[ledger], 1);
 }
 
-/// What PostgreSQL says when the queue of notifications is full, because of any listener, or when something inside it goes
-/// wrong: it passes, and the broker goes on without being started again.
+/// A full notification queue, because of any listener, and an internal error of PostgreSQL are transient: the broker continues
+/// without a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refusal_that_passes_does_not_fail_the_log() {
     let server = TestServer::shared();
@@ -250,7 +250,7 @@ async fn a_refusal_that_passes_does_not_fail_the_log() {
     check(&everything(&log).await, &[ledger], SIZE);
 }
 
-/// A server that stands still is given up in time, and is back when it moves again.
+/// A connection to a server that hangs is closed in time, and made again when the server continues.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_stands_still_is_given_up_in_time() {
     let server = spawn_blocking(TestServer::start).await.unwrap();

@@ -1,4 +1,4 @@
-//! A session that was given up appends nothing any more, whoever it belongs to and whenever it wakes up.
+//! A session that was given up cannot append any more, whatever its role, and whenever it continues.
 
 use crate::support::{Deadline, batch, everything, open, open_with};
 use contract::Position;
@@ -14,8 +14,7 @@ use tokio_postgres::{Client, NoTls};
 /// The lock that orders appends.
 const LOCK: &str = "1163282770, 'event_broker.entries'::regclass::oid::int";
 
-/// A server, and the address of a database for a role that goes by another one than it logs in as: its sessions are hidden
-/// from it.
+/// A server, and the URL of a database for a role that sets another role after login: its sessions are hidden from it.
 async fn hidden() -> (TestServer, String) {
     let server = spawn_blocking(TestServer::start).await.unwrap();
     let url = server.create_database();
@@ -34,7 +33,7 @@ async fn open_hasty(url: &str) -> PostgresLog {
     open_with(url, |options| options.answer_timeout = Duration::from_secs(1)).await
 }
 
-/// Everything, as soon as it can be read.
+/// Reads everything, as soon as the log can be read.
 async fn read_at_last(log: &PostgresLog) -> Vec<Record> {
     let deadline = Deadline::begin();
     loop {
@@ -58,8 +57,8 @@ async fn connect(url: &str) -> Client {
     client
 }
 
-/// The lock is held for longer than the broker waits for its append; then the old append is first in the queue. Where its
-/// session could not be seen it was taken to be gone, and one publish was stored twice.
+/// The lock is held for longer than the broker waits for its append; then the old append is first in the queue. If its
+/// session could not be seen, it was taken for gone, and one publish was stored twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_append_of_a_hidden_session_that_was_given_up_is_found_or_never_comes_in() {
     let (server, url) = hidden().await;
@@ -69,7 +68,7 @@ async fn an_append_of_a_hidden_session_that_was_given_up_is_found_or_never_comes
     holder.batch_execute(&format!("SELECT pg_advisory_lock({LOCK})")).await.unwrap();
     let given_up = in_time(log.append(Position(1), batch(Position(1), 2, 1))).await;
     assert!(matches!(given_up, Err(LogError::Unavailable(_))), "{given_up:?}");
-    // Whether it will be stored cannot be known yet, so nobody is told.
+    // Whether it will be stored is not known yet, so the read fails.
     let unknown = in_time(log.read(ReadRange::All(Position::ZERO), NO_LIMIT)).await;
     assert!(matches!(unknown, Err(LogError::Unavailable(_))), "{unknown:?}");
     holder.batch_execute(&format!("SELECT pg_advisory_unlock({LOCK})")).await.unwrap();
@@ -80,7 +79,7 @@ async fn an_append_of_a_hidden_session_that_was_given_up_is_found_or_never_comes
     assert_eq!(ids(&everything(&log).await), [1, 2], "one publish is one event");
 }
 
-/// The process of the old session stood still before it had even read what was sent to it.
+/// The process of the old session was stopped before it had read the statement.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_append_that_reaches_a_hidden_session_after_it_was_given_up_is_refused() {
     let (server, url) = hidden().await;
@@ -103,8 +102,8 @@ async fn an_append_that_reaches_a_hidden_session_after_it_was_given_up_is_refuse
     assert_eq!(ids(&everything(&log).await), [1, 3]);
 }
 
-/// What the two tests above rest on, in SQL: of the sessions of one process only the last may append, and those of others
-/// are not concerned.
+/// The basis of the two tests above, in SQL: of the sessions of one process only the last may append; those of other processes
+/// are not affected.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_the_last_session_of_a_process_may_append() {
     let url = TestServer::shared().create_database();
@@ -124,7 +123,7 @@ async fn only_the_last_session_of_a_process_may_append() {
         let code = said.err().and_then(|error| error.code().map(|code| code.code().to_owned()));
         assert_eq!(code.as_deref(), expected, "{instance} {epoch}");
     }
-    // One that comes late does not replace a later one.
+    // A late one does not replace a later one.
     let late = client.query_one(begin, &[&7_i64, &1_i64]).await.unwrap_err();
     assert_eq!(late.code().unwrap().code(), "57EB1");
     // So do `compare`, and `append`, which brokers of the version before call.
@@ -156,7 +155,7 @@ async fn a_session_entered_by_somebody_else_does_not_stop_a_broker() {
     assert_eq!(ids(&everything(&log).await), [1, 2]);
 }
 
-/// However often connections are lost, and processes are started: a row for each of the latest processes.
+/// However often connections are lost and processes are started, there is one row for each of the latest processes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_table_of_sessions_does_not_grow_without_end() {
     let server = TestServer::shared();
@@ -180,14 +179,14 @@ async fn the_table_of_sessions_does_not_grow_without_end() {
     server.sql(&url, many);
     drop(open(&url).await.append(Position(0), Vec::new()).await);
     assert_eq!(server.sql(&url, "SELECT count(*) <= 10001 FROM event_broker.sessions"), "t");
-    // The first one's row is gone. It notices, and goes on.
+    // The first one's row is gone. It begins a new session.
     while in_time(log.append(Position(after + 1), batch(Position(after + 1), 2, 1))).await.is_err() {
         deadline.check("an append");
     }
     assert_eq!(everything(&log).await.len() as u64, after + 2);
 }
 
-/// A broker of the version before is not upgraded yet, and runs on: its ways in are still there, under the same lock.
+/// A broker of an earlier version still runs: its functions are still there, under the same lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_broker_of_the_version_before_appends_beside_a_new_one() {
     let url = TestServer::shared().create_database();

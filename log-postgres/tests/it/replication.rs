@@ -1,4 +1,4 @@
-//! Synchronous standbys: nothing is acknowledged, and nothing is given to a reader, that they do not have.
+//! Synchronous standbys: nothing is acknowledged, and nothing is returned to a reader, that they do not have.
 
 use crate::support::{Deadline, batch, open, open_with};
 use contract::Position;
@@ -30,7 +30,7 @@ impl Pair {
         .unwrap()
     }
 
-    /// Does something with the servers that takes a while.
+    /// Runs blocking work with the servers.
     async fn with<T: Send + 'static>(&self, work: impl FnOnce(&TestServer, &TestServer) -> T + Send + 'static) -> T {
         let (primary, standby) = (Arc::clone(&self.primary), Arc::clone(&self.standby));
         spawn_blocking(move || work(&primary, &standby)).await.unwrap()
@@ -44,7 +44,7 @@ fn appending(log: &Arc<PostgresLog>, after: u64, id: u128) -> JoinHandle<Result<
     tokio::spawn(async move { log.append(Position(after), batch(Position(after), id, 1)).await })
 }
 
-/// Everything, as soon as it can be read.
+/// Reads everything, as soon as the log can be read.
 async fn ids_at_last(log: &PostgresLog) -> Vec<u128> {
     let deadline = Deadline::begin();
     loop {
@@ -57,7 +57,7 @@ async fn ids_at_last(log: &PostgresLog) -> Vec<u128> {
     }
 }
 
-/// Fails if `log` gives anything behind position 1 to a reader.
+/// Fails if `log` returns anything behind position 1 to a reader.
 async fn shows_only_the_first(log: &PostgresLog, who: &str) {
     let all = in_time(log.read(ReadRange::All(Position::ZERO), NO_LIMIT)).await;
     assert!(matches!(all, Err(LogError::Unavailable(_))), "{who}: {all:?}");
@@ -68,7 +68,7 @@ async fn shows_only_the_first(log: &PostgresLog, who: &str) {
     assert_eq!(segments[0].end_sequence.get(), 1, "{who}");
 }
 
-/// What `ask` comes to: a server that was started again takes a moment.
+/// The result of `ask`, repeated while the server starts again.
 async fn at_last<T, F: Future<Output = Result<T, LogError>>>(ask: impl Fn() -> F) -> T {
     let deadline = Deadline::begin();
     loop {
@@ -80,8 +80,8 @@ async fn at_last<T, F: Future<Output = Result<T, LogError>>>(ask: impl Fn() -> F
     }
 }
 
-/// The batch is committed, and its answer waits for a standby that is gone. Whoever ends the wait makes the batch visible in
-/// SQL, and the standby does not have it: it was answered, and shown, as if it had.
+/// The batch is committed, and its response waits for a standby that is gone. Cancelling the wait makes the batch visible in SQL,
+/// although the standby does not have it: it was acknowledged, and shown, as if it had.
 async fn a_wait_that_is_cut_short(cut: impl FnOnce(&TestServer) + Send + 'static) {
     let pair = Pair::start().await;
     let (log, other) = (Arc::new(open(&pair.url).await), open(&pair.url).await);
@@ -119,7 +119,7 @@ async fn an_append_whose_session_is_ended_before_a_standby_has_it_is_neither_ack
     .await;
 }
 
-/// PostgreSQL answers as if nothing had happened, after a warning.
+/// PostgreSQL reports success, after a warning.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_append_whose_wait_for_a_standby_is_cancelled_is_neither_acknowledged_nor_shown() {
     a_wait_that_is_cut_short(|primary| {
@@ -138,7 +138,7 @@ async fn an_append_that_only_a_restarted_server_has_is_neither_acknowledged_nor_
     .await;
 }
 
-/// The broker itself loses patience: it must not end the wait.
+/// The broker itself times out: it must not cancel the wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_append_that_waits_for_a_standby_longer_than_the_broker_is_neither_acknowledged_nor_shown() {
     let pair = Pair::start().await;
@@ -152,7 +152,7 @@ async fn an_append_that_waits_for_a_standby_longer_than_the_broker_is_neither_ac
     for _ in 0..3 {
         let unknown = in_time(log.read(ReadRange::All(Position::ZERO), NO_LIMIT)).await;
         assert!(matches!(unknown, Err(LogError::Unavailable(_))), "{unknown:?}");
-        // Who does not ask for the end of the log gets what the standby has.
+        // A reader that does not need the end of the log gets what the standby has.
         let known = in_time(log.read_committed(ReadRange::All(Position::ZERO), NO_LIMIT)).await.unwrap();
         assert_eq!(known.len(), 1);
     }
@@ -163,7 +163,7 @@ async fn an_append_that_waits_for_a_standby_longer_than_the_broker_is_neither_ac
     assert_eq!(in_time(ids_at_last(&log)).await, [1, 2]);
 }
 
-/// A broker that starts while a standby is away cannot know what it has.
+/// A broker that starts while a standby is gone cannot know what the standby has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_log_is_not_opened_while_a_synchronous_standby_is_away() {
     let pair = Pair::start().await;
@@ -180,7 +180,7 @@ async fn a_log_is_not_opened_while_a_synchronous_standby_is_away() {
     assert_eq!(ids_at_last(&open(&pair.url).await).await, [1]);
 }
 
-/// A setting that is weakened while the broker is connected, and was believed then.
+/// A setting that is weakened while the broker is connected.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn synchronous_commit_that_is_weakened_while_connected_is_overruled() {
     let pair = Pair::start().await;

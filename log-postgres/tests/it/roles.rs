@@ -1,4 +1,4 @@
-//! Who may do what: as seen by psql, and by an engine that was given each role.
+//! The privileges of each role, with psql and with an engine.
 
 use crate::support::{Deadline, batch, everything, open, open_with};
 use contract::{Position, Sequence};
@@ -13,7 +13,7 @@ fn server() -> &'static TestServer {
     static SERVER: OnceLock<TestServer> = OnceLock::new();
     SERVER.get_or_init(|| {
         let server = TestServer::start();
-        // Here, so that no two tests make the same role at once.
+        // Here, so that no two tests create the same role at once.
         run_roles(&server, "postgres");
         server
     })
@@ -60,12 +60,12 @@ async fn the_application_role_appends_and_reads_and_changes_nothing() {
         let refused = server().psql(&application, change).unwrap_err();
         assert!(refused.contains("permission denied") || refused.contains("must be owner"), "{change}: {refused}");
     }
-    // Retention goes another way.
+    // Retention uses the maintenance role.
     log.remove(TopicNumber(1), Sequence(2)).await.unwrap();
     assert_eq!(everything(&log).await.len(), 3);
     let warnings = log.warnings();
     assert!(warnings.iter().all(|warning| !warning.contains("role")), "{warnings:?}");
-    // Once the schema is there, the application role needs nobody to open it.
+    // After the migration the application role can open it alone.
     assert_eq!(everything(&open(&application).await).await.len(), 3);
 }
 
@@ -114,7 +114,7 @@ async fn an_application_role_alone_removes_nothing_and_says_why() {
     assert_eq!(everything(&log).await.len(), 2);
 }
 
-/// A role that may become maintenance does so for the removal, and only for it.
+/// A role that is a member of maintenance sets that role for removals, and only for them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_role_that_is_a_member_of_maintenance_removes_as_it() {
     let (url, [owner, ..]) = database();
@@ -134,7 +134,7 @@ async fn a_role_that_is_a_member_of_maintenance_removes_as_it() {
     assert!(warnings.contains("has DELETE on the log's tables"), "{warnings}");
 }
 
-/// A developer's database: one role that may do everything. Everything works, with warnings.
+/// A developer's database: one role with all privileges. Everything works, with warnings.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_powerful_role_works_with_warnings() {
     let url = TestServer::shared().create_database();
@@ -150,7 +150,7 @@ async fn one_powerful_role_works_with_warnings() {
     assert!(refused.contains("DELETE on events is refused"), "{refused}");
 }
 
-/// The tables were made by one powerful role; then somebody gets serious.
+/// The tables were created by a superuser; the roles are created later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn roles_that_come_later_get_their_rights() {
     let url = server().create_database();
@@ -170,7 +170,7 @@ async fn roles_that_come_later_get_their_rights() {
     assert!(refused.contains("permission denied"), "{refused}");
 }
 
-/// As in a managed service: an administrator who may make roles, and owns the database, and is no superuser.
+/// As in a managed service: an administrator who may create roles and owns the database, but is not a superuser.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_administrator_who_is_no_superuser_can_make_the_roles() {
     let server = TestServer::start();

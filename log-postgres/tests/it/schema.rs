@@ -62,7 +62,7 @@ async fn where_there_is_no_server_opening_says_so() {
     }
 }
 
-/// One event with every member there is, and one with hardly any.
+/// An event with every member, and one with only the required ones.
 fn two_events() -> [Record; 2] {
     let full = r#"{"id":"0196f6f0-0000-7000-8000-000000000001","type":"gts.vendor.orders.order.placed.v1~",
         "topic":"gts.hx.core.events.topic.v1~orders","position":1,"sequence":1,"aggregateSequence":1,
@@ -107,7 +107,7 @@ async fn an_entry_is_named_by_its_fact() {
     assert_eq!(TestServer::shared().sql(&test.url, facts), "topicTrimmed -");
 }
 
-/// `jsonb` takes less than JSON allows. Such an event is stored all the same; only its payload column is empty.
+/// `jsonb` cannot store all JSON. Such an event is stored nevertheless; only its payload column is empty.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn data_that_jsonb_refuses_is_stored_all_the_same() {
     let test = TestEngine::new();
@@ -132,7 +132,7 @@ async fn data_that_jsonb_refuses_is_stored_all_the_same() {
     assert_eq!(TestServer::shared().sql(&test.url, there), "10000011");
 }
 
-/// Where our own eye for what `jsonb` takes fails, PostgreSQL's refusal of a value is not the end of the batch.
+/// If our own check for `jsonb` misses a value, PostgreSQL's refusal of it does not fail the batch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_payload_that_only_postgres_refuses_does_not_stop_an_append() {
     let test = TestEngine::new();
@@ -171,7 +171,7 @@ async fn the_longest_names_fit_the_indexes() {
     assert_eq!(TestServer::shared().sql(&test.url, "SELECT length(aggregate_id) FROM event_broker.events"), "1024");
 }
 
-/// The database refuses too: a number that is taken is not given again, and an aggregate counts in its topic.
+/// The database checks numbers too: an assigned number is not assigned again, and an aggregate counts within its topic.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_number_given_twice_is_refused_by_the_database() {
     let test = TestEngine::new();
@@ -186,7 +186,7 @@ async fn a_number_given_twice_is_refused_by_the_database() {
     assert_eq!(everything(&log).await.len(), 2);
 }
 
-/// A read without a limit is made of pages with one, in records and in bytes, and nothing is lost between them.
+/// A read without a limit consists of pages with limits, in records and in bytes, and nothing is lost between them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_larger_than_a_page_is_whole() {
     let test = TestEngine::new();

@@ -1,4 +1,4 @@
-//! The throw-away server itself: it comes up, goes down, comes back, and leaves nothing behind.
+//! The test server itself: it starts, stops, starts again, and leaves nothing behind.
 
 use log_postgres::testing::{ShutdownMode, TestServer};
 use std::io::{BufRead, BufReader, Write};
@@ -24,8 +24,8 @@ fn a_server_stops_starts_again_and_takes_its_folder_with_it() {
     assert!(!folder.exists());
 }
 
-/// What a fail-over test needs: a standby has what was streamed to it, holds up commits where it is required and gone, and
-/// serves what it had when it is promoted.
+/// A fail-over test needs this: a standby has what was streamed to it, delays commits if it is required and gone, and serves
+/// what it had after it is promoted.
 #[test]
 fn a_promoted_standby_serves_what_it_had() {
     let primary = TestServer::start();
@@ -75,7 +75,7 @@ fn a_server_is_not_run_by_root() {
     assert!(owners.iter().all(|owner| *owner != 0), "{owners:?}");
 }
 
-/// What the killed program below does; alone it does nothing.
+/// The program that is killed below; run on its own it does nothing.
 #[test]
 fn holds_a_server_until_killed() {
     if std::env::var_os(HOLD).is_none() {
@@ -88,14 +88,14 @@ fn holds_a_server_until_killed() {
 
 const HOLD: &str = "EVENT_BROKER_HOLD_SERVER";
 
-/// A session that does as it is told, and ends with a failure when the server does.
+/// A `psql` session that fails when the server ends.
 fn session(url: &str) -> Child {
     let mut psql = Command::new("psql");
     psql.args(["-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", url]);
     psql.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
 }
 
-/// Has it say something, and waits until it is said.
+/// Runs a query in it, and waits for its output.
 fn ask(session: &mut Child, told: &mut ChildStdin, what: &str) {
     writeln!(told, "{what}").unwrap();
     let mut said = String::new();
@@ -111,7 +111,7 @@ fn a_server_does_not_outlive_a_program_that_was_killed() {
     let lines = BufReader::new(program.stdout.take().unwrap()).lines().map(Result::unwrap);
     let line = lines.into_iter().find_map(|line| Some(line.strip_prefix("holds ")?.to_owned())).unwrap();
     let (url, folder) = line.split_once(' ').unwrap();
-    // One holds a lock for as long as it may speak; the other waits for it, and for nothing else.
+    // One holds a lock until its input ends; the other waits for the lock.
     let mut holder = session(url);
     let mut held = holder.stdin.take().unwrap();
     ask(&mut holder, &mut held, "SELECT 'locked' FROM pg_advisory_lock(1);");

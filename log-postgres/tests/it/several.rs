@@ -1,4 +1,4 @@
-//! Several engines on one database: one order, everybody's turn, and nobody waits for one that does not come back.
+//! Several engines on one database: one order, fair turns, and none waits for one that has stopped.
 
 use crate::support::{Deadline, Ledger, TestEngine, batch, check, everything, open, open_with};
 use contract::{Position, Sequence};
@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 const BATCHES: usize = 150;
 
-/// Everybody writes as fast as it can, and every engine's reader follows.
+/// All engines write as fast as they can, and each engine's reader follows.
 async fn hammer(engines: usize) {
     let test = TestEngine::new();
     let mut writers = JoinSet::new();
@@ -50,7 +50,7 @@ async fn hammer(engines: usize) {
     assert!(progress.iter().all(|batches| *batches > BATCHES / 10), "somebody starved: {progress:?}");
 }
 
-/// What a reader sees that goes on from where it was whenever the tail moves.
+/// The records that a reader gets which continues whenever the tail moves.
 async fn follow(log: Arc<PostgresLog>, last: u64) -> Vec<Record> {
     let mut tail = log.tail();
     let mut seen: Vec<Record> = Vec::new();
@@ -78,7 +78,7 @@ async fn three_busy_engines_take_turns_and_show_one_order() {
     hammer(3).await;
 }
 
-/// Another engine wrote just as many records: the tail is where the second append expects it, and yet not its own.
+/// Another engine wrote just as many records: the tail is where the second append expects it, but the records are not its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_append_sent_behind_one_that_is_overtaken_fails_with_it() {
     let test = TestEngine::new();
@@ -99,7 +99,7 @@ async fn an_append_sent_behind_one_that_is_overtaken_fails_with_it() {
     assert_eq!(ids, [1, 1, 14, 14, 16]);
 }
 
-/// It lost, and has nothing to append after all: its session gives the turn back by itself, and lives on.
+/// The loser of a comparison has nothing to append: its session releases the turn by itself, and continues.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_loser_with_nothing_to_say_gives_its_turn_back() {
     let test = TestEngine::new();
@@ -115,7 +115,7 @@ async fn a_loser_with_nothing_to_say_gives_its_turn_back() {
     assert_eq!(everything(&winner).await.len(), 3);
 }
 
-/// It lost, and its process stands still, timers and all: the server ends its session.
+/// The process of the loser of a comparison is stopped, with its timers: the server ends its session.
 #[test]
 fn a_loser_that_stands_still_holds_up_nobody_for_long() {
     let test = TestEngine::new();
@@ -127,12 +127,12 @@ fn a_loser_that_stands_still_holds_up_nobody_for_long() {
     let loser = still.block_on(open_with(&test.url, |options| options.turn = Duration::from_millis(400)));
     let lost = still.block_on(loser.append(Position(0), batch(Position(0), 2, 1)));
     assert!(matches!(lost, Err(LogError::TailMoved(Position(1)))), "{lost:?}");
-    // From here on nobody polls `still`.
+    // From here on `still` is not polled.
     assert_eq!(turns(&test.url), "1");
     let begun = Instant::now();
     here.block_on(in_time(winner.append(Position(1), batch(Position(1), 3, 1)))).unwrap();
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
-    // It wakes up, finds its session gone, and goes on.
+    // It continues, finds its session gone, and reconnects.
     let mut ledger = Ledger::default();
     let deadline = Deadline::begin();
     while still.block_on(in_time(ledger.put(&loser, 4, 1))).is_err() {
@@ -167,11 +167,11 @@ async fn an_append_elsewhere_wakes_a_reader_at_once() {
         assert_eq!(read.len(), 1);
     }
     delays.sort();
-    // The look once a second would take half a second.
+    // The poll once per second would take half a second.
     assert!(delays[20] < Duration::from_millis(50), "{delays:?}");
 }
 
-/// A notification that never came: the tail is looked at all the same.
+/// A notification was lost: the tail is polled.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_not_announced_is_found_by_looking() {
     let test = TestEngine::new();
@@ -183,7 +183,7 @@ async fn what_was_not_announced_is_found_by_looking() {
     in_time(tail.wait_for(|tail| *tail == Position(1))).await.unwrap();
 }
 
-/// The connections live on the runtime the log was opened on; whoever asks may have another, without timers or sockets.
+/// The connections belong to the runtime that the log was opened on; a caller may have another one, without timers or sockets.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_thread_may_ask() {
     let test = TestEngine::new();

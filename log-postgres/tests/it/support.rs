@@ -1,4 +1,4 @@
-//! Databases of the tests' own, logs in them, and writers that do not give up.
+//! Databases for the tests, logs in them, and writers that retry.
 
 use contract::{BoxFuture, Position};
 use log::testing::{Engine, NO_LIMIT, RecordSetters, record};
@@ -42,7 +42,7 @@ pub(crate) fn batch(after: Position, id: u128, size: u64) -> Vec<Record> {
     (first..first + size).map(|at| record(at, 1, at).id(id).body(format!("{id} at {at}"))).collect()
 }
 
-/// The end of a wait: a test that waits for longer fails, and says for what.
+/// The deadline of a wait: a test that waits longer fails, and reports for what.
 pub(crate) struct Deadline(Instant);
 
 impl Deadline {
@@ -61,20 +61,20 @@ pub(crate) async fn everything(log: &dyn Log) -> Vec<Record> {
     log.read(ReadRange::All(Position::ZERO), NO_LIMIT).await.unwrap()
 }
 
-/// What became of the batches of one writer.
+/// The outcomes of one writer's batches.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     /// Acknowledged.
     pub(crate) stored: Vec<u128>,
     /// Neither acknowledged nor refused.
     pub(crate) unsure: Vec<u128>,
-    /// How often another writer was faster, and how often twice in a row.
+    /// How often a comparison failed, and how often twice in a row.
     pub(crate) lost: usize,
     pub(crate) lost_twice: usize,
 }
 
 impl Ledger {
-    /// Appends a batch with this id, whoever else appends; gives up where the server is away.
+    /// Appends a batch with this id, and retries after lost comparisons; fails if the server cannot be reached.
     pub(crate) async fn put(&mut self, log: &dyn Log, id: u128, size: u64) -> Result<(), LogError> {
         let mut after = *log.tail().borrow();
         let mut losses = 0;
@@ -102,8 +102,8 @@ impl Ledger {
     }
 }
 
-/// Fails unless `records` are dense, every stored batch of `size` is there once and whole, and every unsure one whole or
-/// not at all; nothing else is there.
+/// Fails unless `records` are dense, every stored batch of `size` is there once and complete, and every unsure one
+/// complete or not at all; nothing else is there.
 pub(crate) fn check(records: &[Record], ledgers: &[Ledger], size: u64) {
     log::testing::assert_dense(records);
     let mut found: BTreeMap<u128, Vec<u64>> = BTreeMap::new();

@@ -280,6 +280,8 @@ impl FolderLock {
 impl Drop for FolderLock {
     /// Unlocks explicitly instead of by closing: a child process forked a moment ago may still have a copy of the open file.
     fn drop(&mut self) {
-        let _ = self.file.unlock();
+        if let Err(error) = self.file.unlock() {
+            tracing::debug!(%error, "the lock of a data folder was not released; closing its file releases it");
+        }
     }
 }

@@ -69,16 +69,22 @@ pub(crate) fn zeros_from(disk: &dyn Disk, file: &str, mut offset: u64) -> io::Re
     }
 }
 
-/// Indexes a sealed segment by its headers; the inner error is the offset of bytes that are not a frame. Bodies are verified
-/// when they are read: a bad one affects only its record.
-pub(crate) fn index(disk: &dyn Disk, head: &SegmentHead) -> io::Result<Result<LiveIndex, (u64, FrameFlaw)>> {
+/// The index of a segment that was scanned.
+pub(crate) enum ScannedIndex {
+    Intact(LiveIndex),
+    /// At this offset there are bytes that are not a frame.
+    Damaged(u64, FrameFlaw),
+}
+
+/// Indexes a sealed segment by its headers. Bodies are verified when they are read: a bad one affects only its record.
+pub(crate) fn index(disk: &dyn Disk, head: &SegmentHead) -> io::Result<ScannedIndex> {
     let mut live = LiveIndex::new(head.name.base, HEAD_BYTES as u64);
     let mut walk = FrameScanner::headers(disk, head);
     loop {
         match walk.step()? {
             ScanStep::Frame(found) => live.push(&found.frame.header, found.frame.bytes()),
-            ScanStep::End => return Ok(Ok(live)),
-            ScanStep::Flaw(flaw) => return Ok(Err((walk.offset(), flaw))),
+            ScanStep::End => return Ok(ScannedIndex::Intact(live)),
+            ScanStep::Flaw(flaw) => return Ok(ScannedIndex::Damaged(walk.offset(), flaw)),
         }
     }
 }

@@ -9,7 +9,7 @@
 use super::Disk;
 use super::disk::CachedOnlyDisk;
 use super::fetch::fetch;
-use super::frame_scan;
+use super::frame_scan::{self, ScannedIndex};
 use super::index::{FrameLocation, LookupError, SegmentIndex};
 use super::segment_head::SegmentHead;
 use super::state::{LogState, SealedSegment, SharedLog};
@@ -162,8 +162,12 @@ impl SharedLog {
     /// Rebuilds a sealed segment's index from its records; the background thread writes it to its file.
     pub(crate) fn rebuild_index(&self, segment: &Arc<SealedSegment>) -> Result<(), LookupError> {
         let head = segment.head;
-        let live = frame_scan::index(&*self.disk, &head)?
-            .map_err(|(offset, flaw)| LogError::Damaged(self.damage(&head.name.file(), offset, flaw)))?;
+        let live = match frame_scan::index(&*self.disk, &head)? {
+            ScannedIndex::Intact(live) => live,
+            ScannedIndex::Damaged(offset, flaw) => {
+                return Err(LogError::Damaged(self.damage(&head.name.file(), offset, flaw)).into());
+            }
+        };
         if let Some(summary) = live.summary() {
             let healed = SealedSegment { head, summary, index: SegmentIndex::Live(live) };
             self.state_mut().replace(segment, Arc::new(healed));

@@ -14,7 +14,7 @@ use super::background::write_index;
 use super::cut_folder::CutFolder;
 use super::disk::discard;
 use super::file_names::{LogFileName, SegmentName};
-use super::frame_scan;
+use super::frame_scan::{self, ScannedIndex};
 use super::index::{LookupError, PagedIndex, SegmentIndex};
 use super::merge::merged_away;
 use super::reserve::kept_bytes;
@@ -217,11 +217,18 @@ impl LogRecovery<'_> {
             Err(LookupError::Failed(error)) => return Err(error),
             Err(LookupError::Gone | LookupError::BadIndex) => {}
         }
-        let live = frame_scan::index(self.disk, &head)?
-            .map_err(|(offset, flaw)| self.damaged(head.name, offset, flaw.to_string()))?;
+        let live = match frame_scan::index(self.disk, &head)? {
+            ScannedIndex::Intact(live) => live,
+            ScannedIndex::Damaged(offset, flaw) => return Err(self.damaged(head.name, offset, flaw.to_string())),
+        };
         let Some(summary) = live.summary() else { return Ok(None) };
-        // An index that cannot be written stays in RAM.
-        let index = write_index(self.disk, &head, &live).map_or_else(|_| SegmentIndex::Live(live), SegmentIndex::Paged);
+        let index = match write_index(self.disk, &head, &live) {
+            Ok(index) => SegmentIndex::Paged(index),
+            Err(error) => {
+                tracing::debug!(segment = head.name.base.get(), ?error, "an index was not written; it stays in memory");
+                SegmentIndex::Live(live)
+            }
+        };
         Ok(Some(SealedSegment { head, summary, index }))
     }
 

@@ -210,6 +210,8 @@ impl LogState {
     pub(crate) fn push_batch(&mut self, batch: Vec<Record>, frames: &[usize]) {
         let Some(active) = &mut self.active else { return };
         for (record, frame_bytes) in batch.into_iter().zip(frames) {
+            debug_assert_eq!(record.header.position, self.tail.next(), "positions are dense");
+            debug_assert!(record.header.time >= self.tail_time, "times do not decrease");
             active.index.push(&record.header, *frame_bytes);
             (self.tail, self.tail_time) = (record.header.position, record.header.time);
             self.hot.push(record);

@@ -233,13 +233,17 @@ impl TrimMarksFile {
         self.number += 1;
         let name = marks_file(self.number);
         if let Err(cause) = write_durably(disk, &name, &trim_marks.encode()) {
-            let _ = discard(disk, &name);
+            if let Err(error) = discard(disk, &name) {
+                tracing::debug!(%error, "removal marks that were not stored stay as a file; opening removes it");
+            }
             return Err(cause);
         }
         let before = std::mem::replace(&mut self.current, self.number);
         if before > 0 {
-            // The newer one is used whether or not this one is gone; opening removes it.
-            let _ = discard(disk, &marks_file(before));
+            // The newer one is used whether or not this one is gone.
+            if let Err(error) = discard(disk, &marks_file(before)) {
+                tracing::debug!(%error, "old removal marks stay as a file; opening removes it");
+            }
         }
         Ok(())
     }

@@ -191,6 +191,7 @@ impl LogWriter {
             frame::encode(record, BatchSlot { index, last }, salt, &mut self.buffer);
             self.frames.push(self.buffer.len() - start);
         }
+        debug_assert_eq!(self.frames.iter().sum::<usize>(), self.buffer.len(), "frames follow each other");
     }
 
     /// The segment for the batch: a new one if there is none or the last is full; and whether that was sealed.
