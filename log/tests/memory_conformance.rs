@@ -1,4 +1,4 @@
-//! The memory engine keeps every promise of `Log`, and answers as the model does.
+//! The memory engine keeps every promise of `Log`, and returns the same as the model.
 
 use bytes::Bytes;
 use contract::{BoxFuture, Position, Sequence, Timestamp};
@@ -51,8 +51,8 @@ async fn a_removed_body_is_let_go_and_a_stored_one_is_not_copied() {
     assert!(body.is_unique(), "nothing that was removed is held");
 }
 
-/// The tail is shown outside the lock: a reader that holds the watch while it asks must not stop the writer for ever.
-/// Both are threads of their own, since whoever is stopped here could not even time out.
+/// The tail is shown outside the lock: a reader that holds the watch while it reads must not block the writer for ever.
+/// Both are threads of their own, because a blocked one could not time out.
 #[test]
 fn a_reader_may_hold_the_watch_while_it_reads() {
     let log = Arc::new(MemoryLog::new());
@@ -81,7 +81,7 @@ fn a_reader_may_hold_the_watch_while_it_reads() {
     writing.recv_timeout(Duration::from_secs(60)).expect("reader and writer wait for each other");
 }
 
-/// The answer of work that never has to wait.
+/// The result of work that never has to wait.
 fn now<T>(work: BoxFuture<'_, T>) -> T {
     let Poll::Ready(answer) = pin!(work).poll(&mut Context::from_waker(Waker::noop())) else {
         unreachable!("the memory engine waits for nobody")

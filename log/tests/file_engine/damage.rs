@@ -1,4 +1,4 @@
-//! Flipped bits and missing files: found, named, never served.
+//! Flipped bits and missing files: detected, reported with file and offset, never served.
 
 use crate::support::*;
 use contract::Position;
@@ -104,7 +104,7 @@ async fn a_damaged_header_before_later_batches_refuses_to_open_and_nothing_is_ch
     }
 }
 
-/// Its header is intact, so it is in its place; only its readers are told.
+/// Its header is intact, so it keeps its place; only reads of it fail.
 #[tokio::test]
 async fn a_bad_body_before_later_batches_spoils_only_that_record() {
     let (disk, file, batches, starts) = growing().await;
@@ -131,7 +131,7 @@ async fn a_bad_body_before_later_batches_spoils_only_that_record() {
     }
 }
 
-/// Nothing behind the last batch tells whether it was ever answered, so it counts as torn, unless somebody knows.
+/// Nothing behind the last batch shows whether it was acknowledged, so it is torn, unless that is known from elsewhere.
 #[tokio::test]
 async fn damage_in_the_very_last_batch_counts_as_torn_unless_it_is_known_to_be_acknowledged() {
     let (disk, file, batches, starts) = growing().await;
@@ -143,7 +143,7 @@ async fn damage_in_the_very_last_batch_counts_as_torn_unless_it_is_known_to_be_a
         flip(&damaged, &file, at * 8);
         let bytes = damaged.bytes(&file).unwrap();
 
-        // Nobody knows: cut, and kept aside.
+        // Unknown: cut off, and copied to `cut/`.
         let torn = damaged.copy();
         let report = check(&torn);
         assert_eq!((report.damages, report.torn.map(|torn| torn.offset)), (vec![], Some(starts[last] as u64)));
@@ -154,7 +154,7 @@ async fn damage_in_the_very_last_batch_counts_as_torn_unless_it_is_known_to_be_a
         let kept = files(&torn, "").into_iter().find(|name| name.starts_with("torn.")).unwrap();
         assert!(torn.bytes(&kept).unwrap() == bytes[starts[first_of_batch]..], "what was cut is kept aside");
 
-        // Somebody knows: it is damage, and nothing is cut.
+        // Known: it is damage, and nothing is cut off.
         let known = records.len() as u64;
         assert_eq!(verify_knowing(&damaged, known).damages.len(), 1);
         match is_header {
@@ -171,7 +171,7 @@ async fn damage_in_the_very_last_batch_counts_as_torn_unless_it_is_known_to_be_a
     }
 }
 
-/// As when the file of the newest segment is deleted, or an older copy put in its place.
+/// As when the file of the newest segment is deleted, or is replaced by an older copy.
 #[tokio::test]
 async fn a_log_that_ends_before_what_was_acknowledged_is_refused() {
     let (disk, file, batches, _) = growing().await;
@@ -222,7 +222,7 @@ async fn a_shortened_sealed_segment_is_noticed() {
     }
 }
 
-/// Headers are trusted without their bodies, so a lost index does not make one bad body everybody's problem.
+/// Headers are used without their bodies, so with a lost index one bad body affects only its record.
 #[tokio::test]
 async fn a_bad_body_in_a_segment_without_index_still_spoils_only_itself() {
     let (disk, records) = sealed().await;
@@ -254,7 +254,7 @@ async fn the_header_of_a_record_with_a_bad_body_can_still_be_had() {
     assert!(all(&log).await.len() < records.len(), "readers of bodies stop there");
     let headers = log.headers(log::ReadRange::All(contract::Position::ZERO), NO_LIMIT).await.unwrap();
     assert_eq!(headers, records.iter().map(|record| record.header).collect::<Vec<_>>());
-    // A bad header cannot be had.
+    // A record with a bad header cannot be read.
     flip(&disk, &file, (starts[long] + 20) * 8);
     let headers = log.headers(log::ReadRange::All(contract::Position::ZERO), NO_LIMIT).await.unwrap();
     assert!(headers.len() < records.len());
@@ -286,7 +286,7 @@ async fn damaged_indexes_are_rebuilt_and_never_believed() {
         for bit in (0..good.len() * 8).step_by(good.len() * 8 / 60) {
             let disk = disk.copy();
             flip(&disk, file, bit);
-            // The head is written last, so a bad one is an index that was never finished.
+            // The head is written last, so a bad head means an unfinished index.
             assert_eq!(check(&disk).damages.len(), usize::from(bit / 8 >= 4096), "bit {bit}");
             let log = open(&disk, TINY);
             for record in &records {

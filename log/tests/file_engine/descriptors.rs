@@ -23,7 +23,7 @@ fn a_segment_is_begun_while_every_other_descriptor_is_taken() {
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }
 
-/// Somebody takes every descriptor that the process has left, and whatever the log lets go of.
+/// Takes every descriptor that is free, and every one that the log frees.
 fn take_all(taken: &mut Vec<File>) {
     while let Ok(file) = File::open("/") {
         taken.push(file);

@@ -1,4 +1,4 @@
-//! Erasing: removed records' bytes are gone from every file, whatever else lies in their segments.
+//! Erasing: removed records' bytes are gone from every file, whatever else is in their segments.
 
 use crate::support::*;
 use log::file::{FileLog, FileLogOptions};
@@ -59,7 +59,7 @@ async fn what_was_removed_is_erased_on_demand_from_sealed_segments_and_the_growi
         log.erase().await.unwrap();
         assert!(!is_marked(&disk), "{:?}", disk.names());
         assert_eq!(all(&log).await, kept());
-        // Once more is nothing.
+        // A second time changes nothing.
         let names = disk.names();
         log.erase().await.unwrap();
         assert_eq!(disk.names(), names);

@@ -1,4 +1,4 @@
-//! Failing writes and syncs: nothing more is promised, everything promised is kept.
+//! Failing writes and syncs: nothing more is acknowledged, everything acknowledged is kept.
 
 use crate::support::*;
 use log::file::{FileLog, FileLogOptions, FolderLock, SpaceLimits};
@@ -45,7 +45,7 @@ async fn a_folder_is_made_with_those_above_it_and_keeps_what_is_put_into_it() {
     assert_eq!(all(&FileLog::open_folder(&nested, options(TINY)).unwrap()).await, batches.concat());
 }
 
-/// Faults that strike an append: its write, its sync, and the steps of beginning a segment before it.
+/// Faults of an append: its write, its sync, and the steps of beginning a segment before it.
 fn faults() -> Vec<(DiskOperation, u64, DiskFault)> {
     let mut faults = Vec::new();
     for nth in 1..=3 {
@@ -98,7 +98,7 @@ async fn after_a_failed_append_reading_goes_on_and_reopening_shows_whole_batches
             let shown = all(&log).await;
             let whole = (acked..=(acked + 1).min(batches.len())).any(|count| shown == batches[..count].concat());
             assert!(whole, "{context}: {acked} answered, {} records shown", shown.len());
-            // What was shown once is durable, whatever the failed sync left behind; so is what is built upon it.
+            // What was shown once is durable, whatever the failed sync left behind; so are later appends.
             assert_survives_power_cuts(&disk, segment_bytes, &shown, &context).await;
             let next = batch(&mut RecordNumbering::behind(&shown), &mut SeededRandom::new(1), 2);
             append(&log, &next).await.unwrap();
@@ -147,7 +147,7 @@ async fn a_failed_removal_changes_nothing_and_can_be_tried_again() {
 async fn an_index_that_cannot_be_written_is_written_later() {
     let disk = FaultDisk::new();
     let log = open(&disk, TINY);
-    // The chore of opening must be over: coming late, it would meet the fault, and the next one would write the index.
+    // The task of opening must be done: a late one would hit the fault, and the next one would write the index.
     log.settle().await;
     let batches = batches(8, 12);
     let mut filled = 0;
@@ -186,7 +186,7 @@ async fn freeing_space_has_space_of_its_own(full: DiskFault) {
     fill(&log, &batches[..10]).await;
     assert_eq!(disk.bytes("reserve").map(|bytes| bytes.len()), Some(4096));
     assert!(!log.is_full());
-    // Whatever is written next finds no room, and is taken back.
+    // The next writes find no room, and are truncated.
     disk.fail(DiskOperation::Write, 1, full);
     assert!(matches!(append(&log, &batches[10]).await, Err(LogError::Full(_))));
     assert!(disk.bytes("reserve").is_some(), "the reserve is for what frees space");
@@ -211,7 +211,7 @@ async fn freeing_space_has_space_of_its_own(full: DiskFault) {
     assert_eq!(check(&disk).damages, []);
 }
 
-/// Erasing is housekeeping: it waits for room, and must not take the room that freeing space needs.
+/// Erasing is maintenance: it waits for room, and must not take the room that freeing space needs.
 #[tokio::test]
 async fn an_erasure_that_finds_the_disk_full_leaves_the_reserve_alone() {
     let disk = FaultDisk::new();
@@ -230,7 +230,7 @@ async fn an_erasure_that_finds_the_disk_full_leaves_the_reserve_alone() {
     assert_eq!(files(&disk, ".log").len(), 2, "and it is made good later");
 }
 
-/// Space is set, not used up: what the log makes of it is asked here.
+/// The free space is set, not used: this tests how the log reacts.
 #[tokio::test]
 async fn a_volume_that_runs_low_is_noticed_at_the_next_roll_and_told_until_there_is_room_again() {
     const MIB: u64 = 1024 * 1024;
@@ -250,7 +250,7 @@ async fn a_volume_that_runs_low_is_noticed_at_the_next_roll_and_told_until_there
     ] {
         disk.set_space(free * MIB, 1000 * MIB);
         let segments = files(&disk, ".log").len();
-        // It stays the caller's business what is appended meanwhile.
+        // The caller decides what is appended in the meantime.
         while files(&disk, ".log").len() == segments {
             append(&log, &batches.next().expect("a roll within 80 batches")).await.unwrap();
         }

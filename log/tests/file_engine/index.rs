@@ -1,4 +1,4 @@
-//! An index is a cache: rebuilt, it is the one that was written.
+//! An index is a cache: a rebuilt one equals the one that was written.
 
 use crate::support::*;
 use log::file::Disk;
@@ -49,7 +49,7 @@ proptest! {
         });
     }
 
-    /// While it grows, once sealed, and after reopening, a segment answers the same.
+    /// While it grows, after it is sealed, and after reopening, a segment returns the same.
     #[test]
     fn growing_and_sealed_segments_answer_alike(seed: u64, count in 1usize..40) {
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap().block_on(async {

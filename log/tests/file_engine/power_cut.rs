@@ -7,20 +7,20 @@ use log::{Log, Record};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 
-/// What the caller knows when the power goes.
+/// What the caller knows at the power cut.
 #[derive(Default)]
 struct Known {
-    /// Everything that was tried, by batch; all but the last one were answered.
+    /// Everything that was appended, by batch; all but the last one were acknowledged.
     batches: Vec<Vec<Record>>,
     answered: usize,
-    /// Removals answered, and the one that was not.
+    /// Acknowledged removals, and the one that was not.
     removed: BTreeMap<u32, u64>,
     maybe_removed: Option<(u32, u64)>,
-    /// Whether the script came to rewriting.
+    /// Whether the script reached a rewrite.
     has_rewritten: bool,
 }
 
-/// Appends, rolls, seals, removes, drops and rewrites, until the script or the power ends.
+/// Appends, rolls, seals, removes, drops and rewrites, until the script ends or the power is cut.
 async fn run(disk: &FaultDisk, batches: &[Vec<Record>]) -> Known {
     let mut known = Known::default();
     let Ok(log) = try_open(disk, TINY) else { return known };
@@ -49,7 +49,7 @@ async fn run(disk: &FaultDisk, batches: &[Vec<Record>]) -> Known {
 }
 
 impl Known {
-    /// The ways in which the log may look now.
+    /// The possible contents of the log now.
     fn possible(&self) -> Vec<Vec<Record>> {
         let mut possible = Vec::new();
         for count in self.answered..=self.batches.len() {
@@ -109,8 +109,8 @@ async fn nothing_answered_is_lost_wherever_the_power_goes() {
     }
 }
 
-/// Erasing seals the growing segment. When the next one cannot be begun, its file goes away again, and appends go on in the
-/// old one: the name of the file must not come back and be in their way.
+/// Erasing seals the growing segment. If the next one cannot be begun, its file is removed again, and appends continue in the
+/// old one: the file must not reappear and claim their positions.
 #[tokio::test]
 async fn a_segment_that_could_not_be_begun_for_an_erasure_is_not_in_the_way_after_a_power_cut() {
     let batches = batches(13, 8);

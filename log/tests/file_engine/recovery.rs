@@ -30,7 +30,7 @@ async fn one_segment() -> Cut {
 }
 
 impl Cut {
-    /// Opens the log with these bytes: it must show exactly the batches that end by `end`, and take the next.
+    /// Opens the log with these bytes: it must have exactly the batches that end by `end`, and accept the next.
     async fn shows_what_is_whole(&self, bytes: Vec<u8>, end: usize) {
         let disk = self.disk.copy();
         disk.put(&self.file, bytes);
@@ -72,7 +72,7 @@ async fn zeros_behind_a_prefix_change_nothing() {
     }
 }
 
-/// The end of a batch arrived, its beginning did not.
+/// The end of a batch was stored, its beginning was not.
 #[tokio::test]
 async fn a_last_batch_without_its_beginning_is_cut() {
     let cut = one_segment().await;

@@ -1,4 +1,4 @@
-//! Repairing: whatever was done to the files, the log opens again, and shows what is intact under its old numbers.
+//! Repairing: whatever the damage, the log opens again, and has the intact records under their old numbers.
 
 use crate::support::*;
 use contract::Sequence;
@@ -25,8 +25,8 @@ async fn lived() -> (FaultDisk, Vec<Record>) {
     (disk, shown)
 }
 
-/// Repairs, opens, and holds what is shown against what there was: nothing but what was lost is missing, nothing is
-/// renumbered, no number is given again.
+/// Repairs, opens, and compares with the original: only what was lost is missing, nothing is renumbered, no number is assigned
+/// again.
 async fn is_repaired(disk: &FaultDisk, shown: &[Record], acknowledged: u64, context: &str) -> Vec<Record> {
     let repair = repair_knowing(disk, acknowledged);
     let log = try_open_knowing(disk, HUGE, acknowledged).unwrap_or_else(|error| panic!("{context}: {error}"));
@@ -34,16 +34,16 @@ async fn is_repaired(disk: &FaultDisk, shown: &[Record], acknowledged: u64, cont
     let is_lost = |record: &Record| {
         let (header, runs) = (record.header, &repair.lost_sequences);
         let by_position = repair.lost_positions.iter().any(|(first, last)| (*first..=*last).contains(&header.position));
-        // A rewritten segment has holes, so it is sequences that tell what is missing there.
+        // A rewritten segment has holes, so its missing records are known by their sequences.
         by_position
             || runs.iter().any(|(of, first, last)| *of == header.topic && (*first..=*last).contains(&header.sequence))
     };
-    // Where nobody knows what was acknowledged, nobody knows what is missing at the end.
+    // If it is unknown what was acknowledged, it is unknown what is missing at the end.
     let is_behind = |record: &Record| {
         let later = left.iter().filter(|other| other.header.topic == record.header.topic);
         acknowledged == 0 && later.map(|other| other.header.sequence).max() < Some(record.header.sequence)
     };
-    // What was trimmed may show again where the marks are lost, and what lies before the first record may have been.
+    // If the marks are lost, removed records may become visible again, and those before the first record may have been removed.
     let marks_lost = repair.findings.iter().any(|it| it.damage.reason.contains("marks"));
     let is_before = |record: &Record| {
         let mut others = left.iter().filter(|other| other.header.topic == record.header.topic);
@@ -63,7 +63,7 @@ async fn is_repaired(disk: &FaultDisk, shown: &[Record], acknowledged: u64, cont
         let kept = left.iter().rev().find(|record| record.header.topic == topic).map(|record| record.header.sequence);
         let taken = kept.max(known).unwrap_or_default();
         assert!(taken <= last, "{context}: sequences are not made up");
-        // Reading on from anywhere passes the holes.
+        // Reading from any position skips the holes.
         let read = log.read(ReadRange::Topic(topic, Sequence(last.get() - 1)), NO_LIMIT).await;
         assert!(matches!(read, Ok(_) | Err(LogError::Trimmed(_))), "{context}");
     }
@@ -88,7 +88,7 @@ async fn one_flipped_bit_anywhere_costs_one_record_at_most() {
             let disk = disk.copy();
             flip(&disk, &file, bit);
             let left = is_repaired(&disk, &shown, acknowledged, &format!("{file}, bit {bit}")).await;
-            // The salt of a segment is four bytes without which none of its frames can be told.
+            // The salt of a segment is four bytes without which none of its frames can be recognised.
             let salt = file.ends_with(".log") && (56..60).contains(&(bit / 8));
             assert!(left.len() + 1 >= shown.len() || salt, "{file}, bit {bit}: {} of {}", left.len(), shown.len());
         }
@@ -139,7 +139,7 @@ async fn missing_shortened_zeroed_and_strange_files_are_survived() {
     }
 }
 
-/// Where nobody knows what was acknowledged, the end of the log is what can be read.
+/// If it is unknown what was acknowledged, the log ends with the last readable record.
 #[tokio::test]
 async fn random_damage_in_many_places_is_survived() {
     let (disk, shown) = lived().await;
@@ -194,7 +194,7 @@ async fn what_is_cut_is_kept_aside_first_and_a_repair_cut_short_is_done_again() 
     }
 }
 
-/// A log of a newer version is not damaged, however little this one understands of it.
+/// A log of a newer version is not damaged, even if this version cannot read it.
 #[tokio::test]
 async fn a_newer_version_is_not_repaired_away() {
     let (disk, _) = lived().await;

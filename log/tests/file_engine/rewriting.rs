@@ -1,4 +1,4 @@
-//! Giving space back: dropping, rewriting, generations and marks.
+//! Freeing space: dropping, rewriting, generations and marks.
 
 use crate::support::*;
 use log::testing::fault_disk::{DiskFault, DiskOperation, FaultDisk};
@@ -103,7 +103,7 @@ async fn of_two_generations_the_lower_counts() {
         log.settle().await;
         assert_eq!(all(&log).await, without(&records, 1, 3), "{what}");
         drop(log);
-        assert!(disk.bytes(old).is_none() && disk.bytes(new).is_some(), "{what}: rewritten anew");
+        assert!(disk.bytes(old).is_none() && disk.bytes(new).is_some(), "{what}: rewritten again");
         assert_eq!(check(&disk).damages, [], "{what}");
     }
 }
@@ -164,7 +164,7 @@ async fn damage_stops_a_rewrite_only_in_what_is_kept() {
     }
 }
 
-/// On a full disk it would keep the last bytes until the next chore.
+/// On a full disk it would occupy the last bytes until the next task.
 #[tokio::test]
 async fn a_rewrite_that_fails_leaves_no_half_file() {
     for (operation, nth) in
@@ -183,6 +183,6 @@ async fn a_rewrite_that_fails_leaves_no_half_file() {
         assert_eq!(all(&log).await, without(&records, 1, 3), "{context}");
         remove(&log, 1, 4).await.unwrap();
         log.settle().await;
-        assert!(disk.bytes("00000000000000000001.1.log").is_none(), "{context}: the next chore does it");
+        assert!(disk.bytes("00000000000000000001.1.log").is_none(), "{context}: the next task does it");
     }
 }

@@ -1,4 +1,4 @@
-//! Logs on disks that fail, and what is in them.
+//! Logs on disks that fail, and their records.
 
 use contract::{Position, Sequence};
 use log::file::{AcknowledgedState, FileLog, FileLogOptions, RepairReport, VerifyReport, repair_disk, verify_disk};
@@ -30,7 +30,7 @@ pub(crate) fn try_open_knowing(disk: &FaultDisk, segment_bytes: u64, acknowledge
     FileLog::open(Arc::new(disk.clone()), options)
 }
 
-/// Repairs a log; a dry run first, which must foretell it and change nothing.
+/// Repairs a log; a dry run first, which must predict the repair and change nothing.
 pub(crate) fn repair_knowing(disk: &FaultDisk, acknowledged: u64) -> RepairReport {
     let any: Arc<dyn log::file::Disk> = Arc::new(disk.clone());
     let known = AcknowledgedState { acknowledged: Position(acknowledged), tails: Vec::new() };
