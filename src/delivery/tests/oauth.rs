@@ -101,7 +101,7 @@ async fn without_a_token_nothing_is_sent_and_the_attempt_says_why() {
     for (status, body, expected) in [
         (400, r#"{"error":"invalid_client"}"#, "responded with 400 (invalid_client)"),
         (400, r#"{"error":"<b>s3cret</b>"}"#, "responded with 400."),
-        (302, "", "answered 302."),
+        (302, "", "responded with 302."),
         (500, "oops", "responded with 500."),
         (200, "oops", "has no bearer token"),
         (200, r#"{"access_token":"t","token_type":"mac"}"#, "has no bearer token"),
