@@ -30,4 +30,4 @@ pub use retry::RetryPolicy;
 /// The programs in the document are compiled by the doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/clients.md")]
-struct Document;
+struct ClientDocument;

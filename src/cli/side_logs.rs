@@ -3,7 +3,7 @@
 //! - The logs of a running broker are copied one after the other. A topic that was deleted in between is in the copy of the
 //!   default log and not in the copy of its own log; no broker opens such a folder, since a disk may be missing.
 
-use super::data_folders;
+use super::data_folders::{self, StagedFolder};
 use super::error::{CliError, CliResult};
 use contract::TopicId;
 use contract::limits::{CHECKPOINT_ROWS_DEFAULT, CLOCK_JUMP_SECONDS_DEFAULT, KEY_HOURS_MAX};
@@ -11,8 +11,6 @@ use event_broker::ledger::{Ledger, LogLocation};
 use event_broker::{LogClock, STATE_FOLDER, SystemClock, TrustedClock, open_folder};
 use log::file::{FileLogOptions, LOG_FOLDER, SIDE_LOGS_FOLDER};
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,42 +56,16 @@ pub(super) async fn unknown_topics(data: &Path) -> CliResult<Vec<TopicId>> {
     Ok(unknown)
 }
 
-/// The same for a copy that must not hold the caches that opening a log leaves.
+/// The same for a copy that must stay as it is: opening a log may merge, rewrite and add files, so a second copy is opened.
 pub(super) async fn unknown_topics_of_copy(copy: &Path) -> CliResult<Vec<TopicId>> {
-    let failed = |cause: io::Error| CliError::caused_by(copy.display(), cause);
-    let folders = data_folders::log_folders(copy).map_err(failed)?;
+    let folders = data_folders::log_folders(copy).map_err(|cause| CliError::caused_by(copy.display(), cause))?;
     if folders.iter().all(|folder| folder == copy) {
         return Ok(Vec::new());
     }
-    let before = files(copy).map_err(failed)?;
-    let unknown = unknown_topics(copy).await?;
-    for file in files(copy).map_err(failed)? {
-        if before.binary_search(&file).is_err() {
-            fs::remove_file(&file).map_err(failed)?;
-        }
-    }
-    for folder in folders {
-        let state = folder.join(STATE_FOLDER);
-        match fs::remove_dir_all(&state) {
-            Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(failed(cause)),
-            _ => (),
-        }
-    }
-    Ok(unknown)
-}
-
-/// All files below a folder, in order.
-fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let (mut found, mut waiting) = (Vec::new(), vec![folder.to_owned()]);
-    while let Some(folder) = waiting.pop() {
-        for entry in fs::read_dir(&folder)? {
-            let entry = entry?;
-            let list = if entry.file_type()?.is_dir() { &mut waiting } else { &mut found };
-            list.push(entry.path());
-        }
-    }
-    found.sort();
-    Ok(found)
+    // Removed when it is dropped.
+    let scratch = StagedFolder::begin(&copy.with_extension("check"))?;
+    data_folders::copy_logs(copy, scratch.path())?;
+    unknown_topics(scratch.path()).await
 }
 
 /// The topics as a list for people.

@@ -91,7 +91,7 @@ async fn tail(arguments: &TailArgs) -> CliResult {
         TailStart::Sequence(first) => Offset(first.saturating_sub(1)).into(),
     };
     let lines = EventPrinter::new(arguments.json, arguments.limit);
-    let mut tail = TopicTail { client, topic: &arguments.topic, filters: arguments.filters.query(), offset, lines };
+    let mut tail = TailedTopic { client, topic: &arguments.topic, filters: arguments.filters.query(), offset, lines };
     match arguments.no_follow {
         true => tail.read().await?,
         false => tokio::select! {
@@ -102,7 +102,7 @@ async fn tail(arguments: &TailArgs) -> CliResult {
     Ok(ExitCode::SUCCESS)
 }
 
-struct TopicTail<'a> {
+struct TailedTopic<'a> {
     client: BrokerClient,
     topic: &'a str,
     filters: Vec<(String, String)>,
@@ -111,7 +111,7 @@ struct TopicTail<'a> {
     lines: EventPrinter,
 }
 
-impl TopicTail<'_> {
+impl TailedTopic<'_> {
     /// Prints the events that are stored now.
     async fn read(&mut self) -> CliResult<()> {
         let end = reading::tail(&self.client, self.topic).await?;
