@@ -55,7 +55,7 @@ const ID: &str = "550e8400-e29b-41d4-a716-446655440000";
 /// second of each for a duplicate, with exit code 0.
 #[tokio::test]
 async fn events_that_share_a_key_and_republished_copies_all_arrive() {
-    let topic = json!({"id": "shop.orders", "idempotentRetention": "PT1S"});
+    let topic = json!({"id": "shop.orders", "streaming": true, "idempotentRetention": "PT1S"});
     let (old, new) = (broker(&topic), Server::start(&[]));
     let same = json!({"id": ID, "occurredAt": "2026-01-01T00:00:00Z"});
     assert_eq!(publish(&old, Some("p1"), &same).await, 201);
@@ -84,7 +84,7 @@ async fn events_that_share_a_key_and_republished_copies_all_arrive() {
 
 #[tokio::test]
 async fn an_import_can_be_repeated_and_a_producer_can_retry_against_the_new_broker() {
-    let topic = json!({"id": "shop.orders"});
+    let topic = json!({"id": "shop.orders", "streaming": true});
     let (old, new) = (broker(&topic), broker(&topic));
     let (same, retried) = (json!({"id": ID}), json!({"id": "550e8400-e29b-41d4-a716-446655440001"}));
     for producer in ["p1", "p2"] {
@@ -111,7 +111,7 @@ async fn an_import_can_be_repeated_and_a_producer_can_retry_against_the_new_brok
 
 #[tokio::test]
 async fn copies_name_the_sequence_that_their_event_has_here_or_are_refused() {
-    let topic = json!({"id": "shop.orders"});
+    let topic = json!({"id": "shop.orders", "streaming": true});
     let (old, new) = (broker(&topic), broker(&topic));
     for n in 0..3 {
         assert_eq!(publish(&old, None, &json!({"data": {"n": n}})).await, 201);
