@@ -21,9 +21,9 @@ pub(super) const STAGGER_STEPS: u32 = 32;
 
 /// The slot; clones share it.
 #[derive(Clone)]
-pub(crate) struct ParkingSlot(Arc<SlotState>);
+pub(crate) struct ParkingSlot(Arc<ParkingSlotState>);
 
-struct SlotState {
+struct ParkingSlotState {
     timer: ConnectionTimer,
     phase: Mutex<SlotPhase>,
     /// How long a poll stays on its connection if the last one was quick.
@@ -55,7 +55,7 @@ impl ParkingSlot {
         static CONNECTIONS: AtomicU32 = AtomicU32::new(0);
         let stay_time = QUICK_RESPONSE + STAGGER_STEP * (CONNECTIONS.fetch_add(1, Ordering::Relaxed) % STAGGER_STEPS);
         let (timer, phase, was_quick) = (ConnectionTimer::default(), Mutex::default(), AtomicBool::new(false));
-        Self(Arc::new(SlotState { timer, phase, stay_time, was_quick }))
+        Self(Arc::new(ParkingSlotState { timer, phase, stay_time, was_quick }))
     }
 
     /// The timer of the connection.
