@@ -2,7 +2,7 @@
 
 use crate::events::{ProducedEvents, ProducedOutcome};
 use crate::ledger::{Command, DeadLetterRow, Decision, Entry};
-use contract::{BulkResolveOutcome, DeadLetterSource, DeadLetterStatus, Error, Kind, Result};
+use contract::{BulkResolveOutcome, DeadLetterSource, DeadLetterStatus, Error, Kind, Result, Sequence};
 use uuid::Uuid;
 
 /// How an operator resolves a dead letter.
@@ -14,6 +14,8 @@ pub(super) enum LetterAction {
 /// A corrected event that replaces the old one.
 pub(super) struct CorrectedEvent {
     pub(super) id: Uuid,
+    /// The original of the old event, if that is a republished copy.
+    pub(super) original: Option<Sequence>,
     pub(super) events: ProducedEvents,
 }
 
@@ -122,7 +124,9 @@ fn entry(row: &DeadLetterRow, by: &str, action: &LetterAction) -> Entry {
     match action {
         LetterAction::Redrive { reason, change } => {
             let new_event = change.as_ref().map(|change| change.id);
-            Entry::Redriven { letter: dead_letter, claim, by, reason: reason.clone(), new_event, job: row.letter.job }
+            let original = change.as_ref().and_then(|change| change.original);
+            let (reason, job) = (reason.clone(), row.letter.job);
+            Entry::Redriven { letter: dead_letter, claim, by, reason, new_event, original, job }
         }
         LetterAction::Discard { reason } => {
             Entry::Discarded { letter: dead_letter, claim, by, reason: reason.clone(), job: row.letter.job }

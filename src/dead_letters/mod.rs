@@ -19,7 +19,8 @@ use crate::ledger::{
 use crate::logs::LogRef;
 use contract::{
     BulkResolveOutcome, BulkResolveRequest, Cursor, DeadLetter, DeadLetterCount, DeadLetterFilter, DeadLetterSummary,
-    Error, Event, NewEvent, Page, RedriveOverride, RedriveRequest, Result, StoredEvent, Timestamp, Violation, limits,
+    Error, Event, NewEvent, Page, RedriveOverride, RedriveRequest, Result, Sequence, StoredEvent, Timestamp, Violation,
+    limits,
 };
 use decide::{CorrectedEvent, LetterAction, ResolveLetter, ResolveLetters, ResolveOutcome};
 use log::{LogError, TopicNumber};
@@ -122,7 +123,7 @@ impl DeadLetters<'_> {
                 return Err(removed(&ledger, TopicNumber(row.letter.number), GONE).await);
             };
             let change = match redrive.changes.as_ref().and_then(|changes| corrected(&stored, changes).transpose()) {
-                Some(event) => Some(self.prepare_correction(&row, event?).await?),
+                Some(event) => Some(self.prepare_correction(&row, event?, stored.event()?.republish_of).await?),
                 None => None,
             };
             if redrive.dry_run {
@@ -268,12 +269,17 @@ impl DeadLetters<'_> {
     }
 
     /// The corrected event, prepared to be stored with the resolution.
-    async fn prepare_correction(&self, row: &DeadLetterRow, event: NewEvent) -> Result<CorrectedEvent> {
+    async fn prepare_correction(
+        &self,
+        row: &DeadLetterRow,
+        event: NewEvent,
+        original: Option<Sequence>,
+    ) -> Result<CorrectedEvent> {
         let found = self.context.logs.find(&row.letter.topic)?;
         let place: &LogRef = &found.log;
         let id = event.id.unwrap_or_default();
         let produced = self.context.prepare_produced(vec![event], place, |_| "/override".to_owned()).await?;
-        Ok(CorrectedEvent { id, events: produced })
+        Ok(CorrectedEvent { id, original, events: produced })
     }
 
     async fn view(&self, ledger: &Ledger, row: &DeadLetterRow) -> Result<DeadLetter> {

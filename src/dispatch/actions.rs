@@ -201,7 +201,8 @@ impl ActOnJob {
         let by = self.by.clone();
         decision.add_entry(match self.action {
             JobAction::Retry => {
-                Entry::Redriven { letter: dead_letter, claim: None, by, reason: None, new_event: None, job: None }
+                let (reason, new_event) = (None, None);
+                Entry::Redriven { letter: dead_letter, claim: None, by, reason, new_event, original: None, job: None }
             }
             JobAction::Cancel => {
                 let reason = "The job was cancelled.".to_owned();

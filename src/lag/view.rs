@@ -33,7 +33,7 @@ pub(super) struct ViewBasis {
 pub(super) struct LagView {
     basis: Option<ViewBasis>,
     filter: Option<CompiledFilter>,
-    /// The view started after this sequence.
+    /// The view has the events after this sequence.
     start: Sequence,
     scanned: Sequence,
     /// By the sequences that identify them.
@@ -59,7 +59,8 @@ impl LagView {
             let filter = Some(compiled(&basis.filter)?);
             *self = Self { basis: Some(basis.clone()), filter, start, scanned: start, ..Self::default() };
         }
-        self.scanned = self.scanned.max(start);
+        // Events up to here are dropped below: a query after an earlier offset has to start again.
+        (self.start, self.scanned) = (start, self.scanned.max(start));
         let claims = query.ledger.claims();
         let is_over = |(key, event): &(&Sequence, &FoundEvent)| {
             event.place <= start || (!basis.again && is_settled(query, &claims, (**key, event.place)))

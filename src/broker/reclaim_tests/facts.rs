@@ -202,6 +202,7 @@ fn letters(random: &mut SeededRandom, count: &mut u64) -> Entry {
             by,
             reason: None,
             new_event: random.once_in(2).then(|| id(random, 1)),
+            original: random.once_in(4).then(|| Sequence(random.through(9))),
             job,
         },
         _ => Entry::Discarded { letter, claim: job.is_none().then_some(claim), by, reason: "because".to_owned(), job },

@@ -34,6 +34,29 @@ fn an_event_that_a_correction_replaced_is_not_delivered_to_its_subscription_agai
     );
 }
 
+/// The correction of a copy's dead letter was recorded for that copy alone, and the next copy was delivered.
+#[test]
+fn a_correction_of_a_copy_is_final_for_all_copies() {
+    check(
+        "
+        subscribe mail attempts=1
+        publish a
+        run                         -> mail/1:200
+        repeat 1 1                  -> 1
+        answer mail/2 500
+        run                         -> mail/2:500
+        correct mail/2
+        run                         -> mail/3:200
+        repeat 2 2                  -> 1
+        run                         ->
+        reopen
+        repeat 1 1                  -> 1
+        run                         ->
+        replay mail 1 5 dry         -> 1
+    ",
+    );
+}
+
 /// The replay had read the event and waited for its group behind the dead letter; then it delivered the replaced event.
 #[test]
 fn a_replay_that_waits_for_a_letter_does_not_deliver_what_a_correction_replaced() {

@@ -315,7 +315,7 @@ async fn a_batch_waits_for_what_concerns_each_projection() {
     assert_eq!(server.post("/v1/events:batch?waitFor=one&timeout=0", &refused).await.0, 207);
     let late = server.post("/v1/events:batch?waitFor=one&timeout=0", &batch).await;
     let problem = expect_problem(late, 504, "EVENT_BROKER_PROJECTION_TIMEOUT");
-    assert!(problem["detail"].as_str().unwrap().contains("is stored"), "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("are stored"), "{problem}");
     assert_eq!(server.get(&format!("/v1/events?topic={TOPIC}&offset=0")).await.1["tail"], 6);
 }
 

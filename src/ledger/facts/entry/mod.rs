@@ -9,6 +9,7 @@
 //! instead. Nothing else is skipped: a fact that cannot be read stops the ledger.
 
 mod concern;
+mod since;
 mod subject;
 
 pub(in crate::ledger) use concern::EntryConcern;
@@ -278,6 +279,9 @@ pub enum Entry {
         reason: Option<String>,
         /// The corrected event that replaces the old one. The old event then needs no more work.
         new_event: Option<Uuid>,
+        /// The sequence that identifies the replaced event, if it was a republished copy: other copies are replaced, too.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        original: Option<Sequence>,
         /// Its job, if it was one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         job: Option<JobKey>,
@@ -407,22 +411,6 @@ impl Entry {
                 }
                 Err(_) => Err(LogError::Unsupported { position, reason: format!("is no fact: {cause}") }),
             },
-        }
-    }
-
-    /// The first version of the dictionary that has this fact in this form.
-    pub(in crate::ledger) fn since(&self) -> u32 {
-        match self {
-            Self::TopicDeleted { .. }
-            | Self::EventTypeDeleted { .. }
-            | Self::SnapshotBegan {}
-            | Self::SnapshotPart { .. }
-            | Self::SnapshotTaken { .. }
-            | Self::AnswerKept { kept_at: Some(_), .. } => 2,
-            Self::TopicPlaced { placed } if placed.deleting => 2,
-            Self::EventsRepeated { copies, .. } if !copies.is_empty() => 2,
-            Self::AnswerKept { answer, .. } if answer.spans_logs() => 2,
-            _ => DICTIONARY_BASELINE,
         }
     }
 }

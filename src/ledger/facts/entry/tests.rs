@@ -158,6 +158,7 @@ fn about_claims(at: Timestamp) -> Vec<Entry> {
             by: by.clone(),
             reason: None,
             new_event: Some(event),
+            original: None,
             job: None,
         },
         Entry::Discarded { letter, claim: Some(claim), by, reason, job: None },

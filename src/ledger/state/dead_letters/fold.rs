@@ -24,8 +24,8 @@ pub(in crate::ledger) trait DeadLettersFold {
     fn put(&mut self, row: DeadLetterRow);
     /// The open letters of a handler.
     fn open_of(&self, handler: &str) -> Vec<DeadLetterRow>;
-    /// Marks the event of a letter as replaced by a corrected one.
-    fn replace(&mut self, dead_letter: Uuid);
+    /// Marks the event of a letter, and its original if it is a copy, as replaced by a corrected one.
+    fn replace(&mut self, dead_letter: Uuid, original: Option<Sequence>);
     /// Drops what refers to events of a topic up to `through`: they are removed.
     fn trim(&mut self, topic: u32, through: Sequence);
 
@@ -42,11 +42,11 @@ pub(in crate::ledger) trait DeadLettersFold {
                     resolution: None,
                 });
             }
-            Entry::Redriven { letter, by, reason, new_event, .. } => {
+            Entry::Redriven { letter, by, reason, new_event, original, .. } => {
                 let resolution =
                     DeadLetterResolution { at, by: by.clone(), reason: reason.clone(), new_event_id: *new_event };
                 if new_event.is_some() {
-                    self.replace(*letter);
+                    self.replace(*letter, *original);
                 }
                 self.resolve(*letter, DeadLetterStatus::Redriven, resolution);
             }
@@ -108,25 +108,21 @@ impl DeadLettersFold for DeadLetterRows {
         open.iter().map(|row| DeadLetterRow::clone(row)).collect()
     }
 
-    fn replace(&mut self, dead_letter: Uuid) {
+    fn replace(&mut self, dead_letter: Uuid, original: Option<Sequence>) {
         let is_meant = |row: &&Arc<DeadLetterRow>| {
             row.status == DeadLetterStatus::Open && row.letter.source == DeadLetterSource::Subscription
         };
         let Some(row) = self.rows.get(&dead_letter).filter(is_meant) else { return };
         let StoredDeadLetter { name, number, sequence, .. } = &row.letter;
-        self.replaced.entry((name.clone(), *number)).or_default().insert(sequence.get());
+        let replaced = self.replaced.entry((name.clone(), *number)).or_default();
+        replaced.extend([*sequence].into_iter().chain(original).map(Sequence::get));
     }
 
     fn trim(&mut self, topic: u32, through: Sequence) {
         let is_of_removed = |row: &Arc<DeadLetterRow>| topic > 0 && row.letter.is_of_removed(topic, through);
         let removed = self.rows.values_mut().filter(|row| is_of_removed(row));
+        // What was replaced stays known: copies of it may be stored further on.
         removed.for_each(|row| Arc::make_mut(row).letter.forget_messages());
-        self.replaced.retain(|(_, number), known| {
-            if *number == topic {
-                known.remove_range(..=through.get());
-            }
-            !known.is_empty()
-        });
     }
 
     fn put(&mut self, row: DeadLetterRow) {

@@ -35,7 +35,7 @@ impl DeadLettersFold for OverlayWriter<'_, DeadLetterRows> {
     }
 
     /// No decision uses it: what is delivered is chosen from the durable rows.
-    fn replace(&mut self, _: Uuid) {}
+    fn replace(&mut self, _: Uuid, _: Option<Sequence>) {}
 
     fn trim(&mut self, _: u32, _: Sequence) {}
 
