@@ -36,7 +36,7 @@ impl DetachableLog {
     pub(super) async fn detach(&self) {
         let Some(held) = self.held.write().unwrap_or_else(PoisonError::into_inner).take() else { return };
         let users = Arc::downgrade(&held);
-        // Dropping a log may wait for a thread of its own.
+        // Dropping a log may wait for a thread of its own. A panic in it does not keep the ledger from ending.
         let _ = tokio::task::spawn_blocking(move || drop(held)).await;
         while users.strong_count() > 0 {
             tokio::time::sleep(LOOK_EVERY).await;
@@ -44,9 +44,9 @@ impl DetachableLog {
     }
 
     fn current(&self) -> Result<Arc<HeldLog>, LogError> {
-        let gone =
+        let released =
             || LogError::Unavailable(Arc::new(io::Error::other("the log was released; it is being opened again")));
-        self.held.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(gone)
+        self.held.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(released)
     }
 }
 

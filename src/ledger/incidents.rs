@@ -70,9 +70,9 @@ impl IncidentReporter {
 
     /// Reports first and logs then: a panic that cannot be logged is still an incident.
     fn report_panic(&self, name: &'static str, panic: &(dyn Any + Send)) {
-        let (error, said) = panicked(name, panic);
+        let (error, message) = panicked(name, panic);
         self.report(&error);
-        log_panic(name, &said);
+        log_panic(name, &message);
     }
 }
 
@@ -86,15 +86,15 @@ pub fn leaves_state_intact(incident: &Error) -> bool {
 
 /// The error of a panic, and the panic's message.
 pub(super) fn panicked(name: &'static str, panic: &(dyn Any + Send)) -> (Error, String) {
-    let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let said = said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let message = message.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
     let detail =
         format!("A task of the broker ({name}) ended unexpectedly; the broker opens its logs again by itself.");
-    (Error::new(Kind::Unavailable, detail).with_retry_after(5), said)
+    (Error::new(Kind::Unavailable, detail).with_retry_after(5), message)
 }
 
-pub(super) fn log_panic(name: &'static str, said: &str) {
-    tracing::error!(task = name, panic = said, "a task of the broker panicked; the broker has to be opened again");
+pub(super) fn log_panic(name: &'static str, message: &str) {
+    tracing::error!(task = name, panic = message, "a task of the broker panicked; the broker has to be opened again");
 }
 
 #[cfg(test)]

@@ -171,9 +171,9 @@ impl Ledger {
         let watched = Arc::clone(&shared);
         tokio::spawn(async move {
             if let Err(panic) = AssertUnwindSafe(writer.run(messages)).catch_unwind().await {
-                let (error, said) = incidents::panicked("writer", panic.as_ref());
+                let (error, message) = incidents::panicked("writer", panic.as_ref());
                 watched.report_failure(&error);
-                incidents::log_panic("writer", &said);
+                incidents::log_panic("writer", &message);
             }
         });
         let room = Arc::new(Semaphore::new(ROOM_BYTES));

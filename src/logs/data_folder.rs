@@ -100,7 +100,7 @@ fn open_checked(folder: &Path, settings: FolderSettings) -> Result<FileLog, LogE
     let options = FileLogOptions {
         segment_bytes,
         acknowledged,
-        // Before the first start there is no folder to ask: the next one makes the reserve anew if it differs.
+        // Before the first start the folder does not exist; the next start replaces a reserve of another size.
         reserve_bytes: reserve_bytes(segment_bytes, volume_space(folder).ok().flatten()),
         space_limits,
         // The tables may be mounted elsewhere.

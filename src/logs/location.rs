@@ -32,15 +32,15 @@ pub(super) fn location_of(streaming: &StreamingSetting, default_type: &str) -> R
 fn location_of_options(options: &StreamingOptions, default_type: &str) -> Result<Option<LogLocation>, Violation> {
     let location = options.location.as_deref().map(ParsedLocation::parse).transpose()?;
     let scheme = location.as_ref().and_then(|location| location.scheme);
-    let asked = options.streaming_type.as_deref().or(scheme).unwrap_or(default_type);
-    match (asked, location) {
-        (asked, None) if asked == default_type => Ok(None),
+    let log_type = options.streaming_type.as_deref().or(scheme).unwrap_or(default_type);
+    match (log_type, location) {
+        (log_type, None) if log_type == default_type => Ok(None),
         // Other processes may share the log, so no topic may be in a log of this process alone: all are in the
         // database.
         ("memory" | "file", _) if default_type == DATABASE => Ok(None),
         ("memory", None) => Ok(Some(LogLocation::Memory(UNNAMED.to_owned()))),
         ("file", None) => Ok(Some(LogLocation::DataFolder(UNNAMED.to_owned()))),
-        ("memory" | "file", Some(location)) => location.into_location(asked).map(Some),
+        ("memory" | "file", Some(location)) => location.into_location(log_type).map(Some),
         (DATABASE, _) => {
             let detail = "a topic is in a database only if the broker's own log is, and without a `location`";
             Err(Violation::new("/streaming/type", detail))
@@ -76,11 +76,11 @@ impl ParsedLocation {
         Ok(Self { scheme, is_absolute: rest.starts_with('/'), path: names.join("/") })
     }
 
-    fn into_location(self, asked: &str) -> Result<LogLocation, Violation> {
-        if self.scheme.is_some_and(|scheme| scheme != asked) {
+    fn into_location(self, log_type: &str) -> Result<LogLocation, Violation> {
+        if self.scheme.is_some_and(|scheme| scheme != log_type) {
             return Err(Violation::new(AT_LOCATION, "does not fit `streaming.type`"));
         }
-        Ok(match asked {
+        Ok(match log_type {
             "memory" => LogLocation::Memory(self.path),
             _ if self.is_absolute => LogLocation::Folder(format!("/{}", self.path)),
             _ => LogLocation::DataFolder(self.path),
@@ -139,9 +139,9 @@ pub(crate) struct LogRoots {
 
 impl LogRoots {
     /// The place of a location, if it is permitted.
-    pub(super) fn resolve(&self, home: &LogLocation) -> Result<ResolvedLocation, Violation> {
-        match home {
-            LogLocation::Memory(_) => Ok(ResolvedLocation::InMemory(home.clone())),
+    pub(super) fn resolve(&self, location: &LogLocation) -> Result<ResolvedLocation, Violation> {
+        match location {
+            LogLocation::Memory(_) => Ok(ResolvedLocation::InMemory(location.clone())),
             LogLocation::DataFolder(folder) => {
                 let Some(logs) = self.logs() else {
                     return Err(Violation::new(
@@ -150,8 +150,8 @@ impl LogRoots {
                     ));
                 };
                 let logs = real(&logs)?;
-                let lies = within(&real(&logs.join(folder))?, &logs);
-                lies.ok_or_else(|| Violation::new(AT_LOCATION, "leads out of the data folder"))
+                let place = within(&real(&logs.join(folder))?, &logs);
+                place.ok_or_else(|| Violation::new(AT_LOCATION, "leads out of the data folder"))
             }
             LogLocation::Folder(folder) => self.resolve_absolute(Path::new(folder)),
         }
@@ -178,8 +178,8 @@ impl LogRoots {
             return Err(not_listed());
         }
         let path = real(path)?;
-        if let Some(lies) = logs.and_then(|logs| within(&path, &real(&logs).ok()?)) {
-            return Ok(lies);
+        if let Some(place) = logs.and_then(|logs| within(&path, &real(&logs).ok()?)) {
+            return Ok(place);
         }
         if !self.locations.iter().any(|root| real(root).is_ok_and(|root| path.starts_with(root))) {
             return Err(not_listed());
@@ -204,15 +204,15 @@ fn is_same(path: &Path, folder: &Path) -> bool {
 fn not_listed() -> Violation {
     Violation::new(
         AT_LOCATION,
-        "lies in no folder that the configuration lists for logs: have it listed, or leave the leading slash out to stay \
+        "is in no folder that the configuration lists for logs: list the folder, or leave the leading slash out to stay \
          inside the data folder",
     )
 }
 
 /// A folder below `logs/` of the data folder, named by its relative path.
 fn within(path: &Path, logs: &Path) -> Option<ResolvedLocation> {
-    let way = path.strip_prefix(logs).ok()?.to_str().filter(|way| !way.is_empty())?;
-    Some(ResolvedLocation::In(LogLocation::DataFolder(way.to_owned()), path.to_owned()))
+    let relative = path.strip_prefix(logs).ok()?.to_str().filter(|relative| !relative.is_empty())?;
+    Some(ResolvedLocation::In(LogLocation::DataFolder(relative.to_owned()), path.to_owned()))
 }
 
 /// Refuses a folder that is inside the folder of another log, or contains it.
@@ -258,14 +258,14 @@ mod tests {
 
     fn check(json: &str, default_type: &str, expected: &str) {
         let streaming = serde_json::from_str(json).unwrap();
-        let told = match location_of(&streaming, default_type) {
+        let result = match location_of(&streaming, default_type) {
             Ok(None) => "the default log".to_owned(),
             Ok(Some(location)) => format!("{location:?}"),
             Err(violation) => {
                 format!("{} {}", violation.pointer, violation.detail.split([':', ';', ',']).next().unwrap())
             }
         };
-        assert!(told.starts_with(expected), "{json} on {default_type}: {told}");
+        assert!(result.starts_with(expected), "{json} on {default_type}: {result}");
     }
 
     #[test]

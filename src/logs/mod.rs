@@ -217,26 +217,26 @@ impl Logs {
     }
 
     /// The log at the location of a new topic, opened if it is not open. The caller holds [`Logs::lock_placement`].
-    pub(crate) async fn open(&self, home: &LogLocation) -> Result<LogRef> {
-        let lies = self.settings.roots.resolve(home).map_err(refused)?;
-        let Some(home) = lies.location() else { return Ok(LogRef::Default) };
-        if let Ok(side_log) = self.side_log(home) {
+    pub(crate) async fn open(&self, location: &LogLocation) -> Result<LogRef> {
+        let place = self.settings.roots.resolve(location).map_err(refused)?;
+        let Some(location) = place.location() else { return Ok(LogRef::Default) };
+        if let Ok(side_log) = self.side_log(location) {
             return Ok(LogRef::Side(side_log));
         }
-        self.check_side_log(home)?;
+        self.check_side_log(location)?;
         if self.side_logs().len() >= limits::LOGS_MAX {
             return Err(Error::new(Kind::Overloaded, "This broker holds as many logs as it may; share one."));
         }
-        if matches!(lies, ResolvedLocation::In(..)) {
+        if matches!(place, ResolvedLocation::In(..)) {
             self.check_open_files()?;
         }
-        self.start(home.clone(), &lies, Vec::new()).await.map(LogRef::Side)
+        self.start(location.clone(), &place, Vec::new()).await.map(LogRef::Side)
     }
 
     /// Refuses a location in which the configuration allows no log, without opening one.
     pub(crate) fn check_location(&self, location: &LogLocation) -> Result<()> {
-        let lies = self.settings.roots.resolve(location).map_err(refused)?;
-        lies.location().map_or(Ok(()), |location| self.check_side_log(location))
+        let place = self.settings.roots.resolve(location).map_err(refused)?;
+        place.location().map_or(Ok(()), |location| self.check_side_log(location))
     }
 
     fn check_side_log(&self, location: &LogLocation) -> Result<()> {
@@ -268,12 +268,17 @@ impl Logs {
             ResolvedLocation::WithDefault => {
                 Err(Error::new(Kind::Unavailable, "Its folder is now the default log's own."))
             }
-            lies => self.start(location.clone(), &lies, removed).await,
+            place => self.start(location.clone(), &place, removed).await,
         }
     }
 
-    async fn start(&self, home: LogLocation, lies: &ResolvedLocation, removed: Vec<Sequence>) -> Result<Arc<SideLog>> {
-        let folder = match lies {
+    async fn start(
+        &self,
+        location: LogLocation,
+        place: &ResolvedLocation,
+        removed: Vec<Sequence>,
+    ) -> Result<Arc<SideLog>> {
+        let folder = match place {
             ResolvedLocation::In(_, folder) => Some(folder.clone()),
             _ => None,
         };
@@ -292,8 +297,8 @@ impl Logs {
         let (clock, incidents) = (LogClock::new(Arc::clone(&self.clock)), Arc::clone(&self.settings.incidents));
         let ledger = Ledger::open(log, clock, state, checkpoint_rows, answers_millis, incidents).await;
         let side_log =
-            Arc::new(SideLog { location: home.clone(), ledger: Arc::new(ledger.map_err(not_opened)?), folder });
-        self.sides.write().unwrap_or_else(PoisonError::into_inner).insert(home, Arc::clone(&side_log));
+            Arc::new(SideLog { location: location.clone(), ledger: Arc::new(ledger.map_err(not_opened)?), folder });
+        self.sides.write().unwrap_or_else(PoisonError::into_inner).insert(location, Arc::clone(&side_log));
         Ok(side_log)
     }
 

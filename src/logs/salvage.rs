@@ -122,11 +122,11 @@ pub async fn salvage(folder: &Path, losses: &RepairLosses) -> std::result::Resul
     outcome.map_err(|error| std::io::Error::other(error.to_string()).into())
 }
 
-/// What is lost beside `losses` where the snapshot of reclaimed entries is: all facts up to the last of these, which is
-/// answered too. `None` where nothing of it is.
+/// The losses in addition to `losses` if the snapshot of reclaimed entries is lost: all facts up to the last reclaimed
+/// entry, which is returned, too. `None` if it is not lost.
 ///
-/// What the checkpoint knows of them, however old it is, is written again. So is the last sequence of each topic whose
-/// events are all removed: the marks still know it, and it must not be given again.
+/// The state of the checkpoint, however old it is, is written again. So is the last sequence of each topic whose events
+/// are all removed: the trim marks still hold it, and it must not be assigned again.
 async fn without_snapshot(ledger: &Ledger, losses: &RepairLosses) -> Result<Option<(Sequence, RepairLosses)>> {
     let (through, tails) = ledger.query_state(|state| (state.lost_facts_through(), state.tails().to_vec())).await?;
     if through == Sequence::ZERO {

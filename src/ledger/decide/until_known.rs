@@ -36,7 +36,7 @@ where
     Ok(ControlFlow::Continue(known))
 }
 
-/// What a decision comes to that returns no answer if it must be repeated.
+/// Converts the result of a decision that returns no answer if it must be repeated.
 pub(crate) fn answer_or_repeat<A>(answer: Option<A>) -> ControlFlow<A, ()> {
     answer.map_or(ControlFlow::Continue(()), ControlFlow::Break)
 }

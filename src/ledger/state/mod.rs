@@ -153,7 +153,8 @@ impl LedgerState {
         self.trimmed.get(topic.0 as usize).copied().unwrap_or_default()
     }
 
-    /// The clock is in doubt at the start: leases and sessions go on where they were, and the rest is held.
+    /// The clock is in doubt at the start: leases and sessions continue with the time they had left, and everything
+    /// else is held back.
     pub(super) fn start_held(&mut self, hold: ClockHold) {
         self.clock_hold = hold;
         if !hold.is_empty() {

@@ -184,7 +184,7 @@ impl LedgerWriter {
     fn collect_checkpoint(&mut self) {
         let now = self.clock.now();
         self.checkpoints.collect(&mut self.state, now);
-        // Somebody may have asked for a later one.
+        // A caller may have requested a later one.
         self.checkpoints.start_if_due(&mut self.state, now);
         self.shared.report_warning(self.checkpoints.warning());
     }

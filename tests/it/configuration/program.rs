@@ -168,5 +168,5 @@ fn what_serve_would_refuse_of_declared_topics_and_types_is_refused_with_its_line
     // `config` said nothing of a location where `serve` allows no log.
     let (code, told) = check("    topics:\n      - id: shop.orders\n        streaming: {location: 'file:///nope/x'}\n");
     assert!(code == Some(1) && told.starts_with("event-broker: c.yaml:5: topics[0]: "), "{code:?} {told}");
-    assert!(told.contains("lies in no folder that the configuration lists"), "{told}");
+    assert!(told.contains("is in no folder that the configuration lists"), "{told}");
 }

@@ -7,7 +7,7 @@
 //! new runs; and some 200 KB for each run that is merged.
 
 use super::bloom_filter::KeyProbe;
-use super::folder::LockedFolder;
+use super::folder::{LockedFolder, remove_or_leave};
 use super::manifest::{CheckpointManifest, RunRef};
 use super::merge::{MergeSource, RunMerge};
 use super::row_map::{self, RowMap};
@@ -16,7 +16,6 @@ use super::run_writer::RunWriter;
 use super::tiering::TieringPolicy;
 use super::{HEAD_BYTES, KEY_BYTES, RowTimestamp};
 use serde_json::value::RawValue;
-use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -109,7 +108,7 @@ impl CheckpointJob {
     fn remove_written(&self, folder: &LockedFolder) {
         let written = [self.heads.name, self.keys.name].map(|name| folder.run(name, self.number));
         for path in written.into_iter().chain([folder.next_manifest()]) {
-            let _ = fs::remove_file(path);
+            remove_or_leave(&path);
         }
     }
 }

@@ -64,7 +64,7 @@ impl LockedFolder {
         for path in entries.flatten().map(|entry| entry.path()) {
             let stale = path.extension().is_some_and(|kind| kind == "run" || kind == "tmp") && !named.contains(&path);
             if stale {
-                let _ = fs::remove_file(path);
+                remove_or_leave(&path);
             }
         }
     }
@@ -73,7 +73,19 @@ impl LockedFolder {
 impl Drop for LockedFolder {
     /// Unlocks explicitly, not by closing: a child process forked a moment ago may still hold a copy of the open file.
     fn drop(&mut self) {
-        let _ = self.lock.unlock();
+        if let Err(error) = self.lock.unlock() {
+            tracing::debug!(%error, folder = %self.path.display(), "the tables could not be unlocked; closing the file unlocks them");
+        }
+    }
+}
+
+/// Deletes a file that no manifest names. If that fails, the next sweep deletes it.
+pub(super) fn remove_or_leave(path: &Path) {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::debug!(%error, file = %path.display(), "a file of the tables could not be deleted; it is retried later");
+        }
+        _ => (),
     }
 }
 

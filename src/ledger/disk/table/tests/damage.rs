@@ -156,7 +156,7 @@ fn a_manifest_of_another_version_is_not_believed() {
 fn what_the_disk_refuses_to_read_is_an_error_and_deletes_nothing() {
     let folder = written();
     let before = files(&folder);
-    // A link to itself stands for a file that is there and cannot be opened, whoever tries.
+    // A link to itself is a file that exists and that no user can open.
     let path = folder.path().join("keys-1.run");
     fs::remove_file(&path).unwrap();
     std::os::unix::fs::symlink(&path, &path).unwrap();

@@ -10,7 +10,7 @@ use super::*;
 use std::fs;
 use tempfile::TempDir;
 
-/// A stand-in for the uniform keys of the ledger.
+/// A key that is uniform like those of the ledger.
 fn key(n: u64) -> u128 {
     let mix = |n: u64| {
         let n = (n ^ (n >> 31)).wrapping_mul(0x7FB5_D329_728E_A185);
@@ -24,7 +24,7 @@ fn head(n: u64) -> [u8; HEAD_BYTES] {
     u128::from(n).to_le_bytes()
 }
 
-/// An idempotency row of `time`, told from others by `n`.
+/// An idempotency row of `time`, distinguished from others by `n`.
 fn at_time(time: i64, n: u64) -> [u8; KEY_BYTES] {
     let bytes = [time.to_le_bytes(), n.to_le_bytes(), [0; 8]].concat();
     bytes.try_into().unwrap()
