@@ -176,7 +176,7 @@ fn the_dictionary_is_raised_once_before_the_first_fact_that_needs_it() {
         decision.raise_dictionary(DICTIONARY + 1).unwrap();
         assert_eq!(decision.position(), Position(1));
     }
-    // What is undone was not said.
+    // An undone entry is not in the overlay.
     decision.undo(mark);
     decision.raise_dictionary(DICTIONARY + 1).unwrap();
     let records = overlay.take_records();

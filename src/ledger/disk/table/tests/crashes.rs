@@ -1,9 +1,9 @@
-//! A process that dies at a crash point: the checkpoint found afterwards is the old or the new one, whole.
+//! A process that dies at a crash point: the checkpoint found afterwards is the old or the new one, complete.
 
 use super::*;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Runs a fourth checkpoint that dies at `point`, opens again and expects checkpoint `number` to be in force.
+/// Runs a fourth checkpoint that dies at `point`, opens again and expects checkpoint `number` to be valid.
 fn dies_at(point: &'static str, number: u64) {
     let (folder, mut tables) = fresh();
     let put = |tables: &mut DiskTables, n: u64| {
@@ -16,7 +16,7 @@ fn dies_at(point: &'static str, number: u64) {
         checkpoint(&mut tables, n, 0);
     }
     put(&mut tables, 4);
-    // The fourth merges the first three, drops a row, and so touches every file.
+    // The fourth merges the first three and drops a row, so it changes every file.
     let job = tables.freeze(payload(4), 2).unwrap();
     let died = catch_unwind(AssertUnwindSafe(|| {
         job.run(&|name| {
@@ -40,7 +40,7 @@ fn dies_at(point: &'static str, number: u64) {
     goes_on(&folder, tables, number);
 }
 
-/// The checkpoint after the crash is as good as any.
+/// The checkpoint after the crash is complete.
 fn goes_on(folder: &TempDir, mut tables: DiskTables, number: u64) {
     tables.heads.put(key(5), head(5));
     checkpoint(&mut tables, 5, 0);

@@ -1,4 +1,4 @@
-//! Bytes that are not what was written: an open says so or a read does, and no value is ever wrong.
+//! Bytes that are not what was written: opening or reading reports them, and no value is ever wrong.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn written() -> TempDir {
     folder
 }
 
-/// Opens a copy of `folder` in which `file` has other bytes. Whether the damage was noticed, by opening or by reading.
+/// Opens a copy of `folder` in which `file` has other bytes. Returns whether opening or reading noticed the damage.
 fn notices(folder: &TempDir, file: &str, bytes: &[u8]) -> bool {
     let copy = tempfile::tempdir().unwrap();
     for name in files(folder).iter().filter(|name| *name != file) {
@@ -40,7 +40,7 @@ fn notices(folder: &TempDir, file: &str, bytes: &[u8]) -> bool {
                 noticed | heads | keys
             })
         }
-        FoundCheckpoint::Nothing => panic!("the manifest is gone"),
+        FoundCheckpoint::Nothing => panic!("the manifest is missing"),
     }
 }
 
@@ -184,7 +184,7 @@ fn a_merge_that_meets_damage_fails_and_leaves_the_old_checkpoint_and_no_litter()
     assert!(why.to_string().contains("heads-2.run"), "{why}");
     assert_eq!(files(&folder), before);
     assert_eq!(tables.heads.get(key(4)).unwrap(), Some(head(4)));
-    // Once it can be read again, the next checkpoint takes the rows over.
+    // Once it can be read again, the next checkpoint includes the rows.
     fs::write(&path, whole).unwrap();
     checkpoint(&mut tables, 5, 0);
     drop(tables);

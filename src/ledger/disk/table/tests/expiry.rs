@@ -1,4 +1,4 @@
-//! Expired rows go, and nothing they hid comes back.
+//! Expired rows are dropped, and no older row that they hid comes back.
 
 use super::*;
 use tiering::TieringPolicy;

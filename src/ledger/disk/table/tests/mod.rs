@@ -1,4 +1,5 @@
-//! What the tables promise. Broken files are in `damage`, broken processes in `crashes`, random histories in `model`.
+//! The guarantees of the tables. Damaged files are in `damage`, killed processes in `crashes`, random histories in
+//! `model`.
 
 mod crashes;
 mod damage;
@@ -210,7 +211,7 @@ fn one_checkpoint_at_a_time_from_freeze_to_install() {
     tables.heads.put(key(1), head(1));
     assert!(tables.freeze(payload(2), 0).is_none(), "a job is waiting");
     let done = job.run(&|_| {}).unwrap();
-    assert!(tables.freeze(payload(2), 0).is_none(), "its outcome is not installed");
+    assert!(tables.freeze(payload(2), 0).is_none(), "its result is not installed");
     tables.install(done);
     assert_eq!(tables.heads.get(key(1)).unwrap(), Some(head(1)), "a refused freeze froze nothing");
     assert!(tables.freeze(payload(2), 0).is_some());
@@ -231,7 +232,8 @@ fn the_rows_of_a_lost_job_go_with_the_next() {
     assert_eq!(tables.heads.get(key(2)).unwrap(), Some(head(2)));
 }
 
-/// Its sweep has deleted runs that the tables still hold; a later manifest that named them again would name nothing.
+/// Its sweep has deleted runs that the tables still hold; a later manifest that named them again would name missing
+/// files.
 #[test]
 fn a_lost_outcome_is_installed_by_the_next_freeze() {
     let (folder, mut tables) = fresh();

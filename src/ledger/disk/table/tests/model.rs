@@ -13,9 +13,9 @@ enum TableStep {
     Freeze { expire_by: i64 },
     /// Runs the job that was frozen.
     Run,
-    /// Installs what was run.
+    /// Installs the result of the job.
     Install,
-    /// Loses the job or its outcome.
+    /// Drops the job or its result.
     Lose,
     /// Closes and opens.
     Reopen,
@@ -34,7 +34,7 @@ fn steps() -> impl Strategy<Value = Vec<TableStep>> {
     prop::collection::vec(step, 1..120)
 }
 
-/// Mostly uniform keys, but also some that share a half, as fences and filters must bear them too.
+/// Mostly uniform keys, but also some that share a half: fences and filters must handle them, too.
 fn mixed_key(n: u64) -> u128 {
     match n % 5 {
         0 => u128::from(n) | 7 << 64,
@@ -43,7 +43,7 @@ fn mixed_key(n: u64) -> u128 {
     }
 }
 
-/// What is known of the tables: values by key number, and how far expiry has come.
+/// The expected content of the tables: values by key number, and the expiry time.
 #[derive(Debug, Clone, Default)]
 struct TableModel {
     values: HashMap<u64, (i64, u64)>,

@@ -1,4 +1,4 @@
-//! The parts alone: filter, tiers, footer.
+//! The parts of the tables alone: filter, tiers, footer.
 
 use super::*;
 use bloom_filter::BloomFilter;
@@ -10,12 +10,12 @@ fn shapes(rows: &[u64]) -> Vec<RunShape> {
 }
 
 #[test]
-fn a_filter_lets_every_key_through_and_few_strangers() {
+fn a_filter_lets_every_key_through_and_few_false_positives() {
     let mut filter = BloomFilter::with_room(20_000);
     (0..20_000).for_each(|n| filter.add(&KeyProbe::of(key(n))));
     assert!((0..20_000).all(|n| filter.may_hold(&KeyProbe::of(key(n)))));
-    let strangers = (20_000..120_000).filter(|n| filter.may_hold(&KeyProbe::of(key(*n)))).count();
-    assert!(strangers < 1000, "{strangers} of 100000");
+    let false_positives = (20_000..120_000).filter(|n| filter.may_hold(&KeyProbe::of(key(*n)))).count();
+    assert!(false_positives < 1000, "{false_positives} of 100000");
 }
 
 #[test]
@@ -25,8 +25,8 @@ fn a_filter_shrunk_to_the_keys_that_came_is_as_good_as_one_made_for_them() {
     filter.shrink_to(20_000);
     assert!(filter.len() <= BloomFilter::with_room(20_000).len() * 2, "{} blocks", filter.len());
     assert!((0..20_000).all(|n| filter.may_hold(&KeyProbe::of(key(n)))));
-    let strangers = (20_000..120_000).filter(|n| filter.may_hold(&KeyProbe::of(key(*n)))).count();
-    assert!(strangers < 1000, "{strangers} of 100000");
+    let false_positives = (20_000..120_000).filter(|n| filter.may_hold(&KeyProbe::of(key(*n)))).count();
+    assert!(false_positives < 1000, "{false_positives} of 100000");
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn ten_million_rows_have_at_most_a_dozen_runs_and_are_written_a_few_times() {
             total += step;
             assert!(runs.len() <= 12, "{runs:?}");
         }
-        // Tiny checkpoints rewrite the lowest tier over and over; that is a few MB each time.
+        // Tiny checkpoints rewrite the lowest tier repeatedly; that is a few MB each time.
         let times = if step < 66_000 { 100 } else { 4 };
         assert!(written <= times * total, "steps of {step}: {written} rows written for {total}");
     }
