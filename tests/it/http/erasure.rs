@@ -179,6 +179,5 @@ async fn the_stored_response_to_a_batch_over_two_logs_does_not_repeat_its_events
         assert_eq!(server.post(&format!("/v1/topics/{topic}:trim"), &trim).await.0, 200);
     }
     assert_eq!(marked_files(server.path()), 0);
-    let (status, problem) = send().await;
-    assert_eq!((status.as_u16(), &problem["code"]), (410, &json!("EVENT_BROKER_TRIMMED")), "{problem}");
+    super::expect_problem(send().await, 410, "EVENT_BROKER_TRIMMED");
 }
