@@ -51,8 +51,6 @@ mod report;
 mod retry;
 mod send;
 mod test_delivery;
-#[cfg(test)]
-mod tests;
 mod waiting_jobs;
 pub(crate) mod worker;
 
@@ -264,4 +262,4 @@ async fn keep_dispatching(
 }
 
 #[cfg(test)]
-mod planner_model;
+mod tests;

@@ -40,6 +40,7 @@ mod more_commands;
 mod operational_events;
 mod panics;
 mod pausing;
+mod planner_model;
 mod pools;
 mod races;
 mod receiver;

@@ -6,7 +6,8 @@
 //! - The receiver did the work of a job again only where it had not answered the time before, or where it had answered
 //!   within [`UNWRITTEN`] before a broker was killed, or at most [`IN_A_SOCKET`] after that, when the request of the dead
 //!   was still there to be read: then nobody was left who knew of the answer.
-//! - Whenever a job was sent again its fencing token was higher than the time before.
+//! - Whenever a job was sent again its fencing token was not lower than the time before. It is the same if the receiver hung up on
+//!   a kept connection: then the request is repeated within the same attempt.
 //!
 //! `DISPATCH_JOBS` says how many jobs there are (20,000 is the full size; there is a group for every forty), and
 //! `DISPATCH_KILLS` how often a broker is killed.
@@ -222,7 +223,7 @@ fn check(receiver: &FlakyReceiver, kills: &[Instant], events: usize, groups: usi
     }
     say(&format!("{} refused, {} lost, {again} done again, {around_kills} around kills", book.failed, book.lost));
     for (job, tokens) in &book.tokens {
-        assert!(tokens.windows(2).all(|pair| pair[0] < pair[1]), "{job:?}: {tokens:?}");
+        assert!(tokens.windows(2).all(|pair| pair[0] <= pair[1]), "{job:?}: {tokens:?}");
     }
     for group in 0..groups {
         let key = ("BLOCK_ON_ERROR".to_owned(), format!("group-{group}"));

@@ -1,9 +1,9 @@
 //! The planner against a model: random publishing, reading, failures, deferrals, retries, replays, rebuilds and time.
 //!
-//! - The model is what the log would know: of every job how it stands. It judges every pick, and that all ends in the end.
+//! - The model has what the log would have: the state of every job. It checks every pick, and that every job ends.
 
-use super::lane::{AfterAttempt, EventArrival, LaneKey, LaneRules, NewJob, PlannedJob, PlannerPick};
-use super::planner::Planner;
+use crate::dispatch::lane::{AfterAttempt, EventArrival, LaneKey, LaneRules, NewJob, PlannedJob, PlannerPick};
+use crate::dispatch::planner::Planner;
 use contract::{DispatchMode, Pool, Sequence};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
