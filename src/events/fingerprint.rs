@@ -6,7 +6,8 @@
 
 use crate::ledger::{RegisteredTopic, tag};
 use contract::{
-    DeduplicateBy, EventTypeId, NewEvent, ProducerId, Sequence, SubjectNormalisation, SubjectTypeId, digest_form,
+    DeduplicateBy, EventTypeId, NewEvent, ProducerId, Sequence, SubjectNormalisation, SubjectTypeId, Timestamp,
+    digest_form,
 };
 use log::TopicNumber;
 use serde_json::Value;
@@ -65,13 +66,19 @@ pub(crate) fn idempotency(
     producer: Option<&ProducerId>,
 ) -> Option<u128> {
     let by = topic.topic.definition.deduplicate_by.unwrap_or_default();
-    key_by(by, event, topic.number, type_tag, producer)
+    key_by(by, (event, event.occurred_at), topic.number, type_tag, producer)
+}
+
+/// The key of the same submission without `occurredAt`.
+pub(crate) fn idempotency_without_time(event: &NewEvent, topic: &RegisteredTopic, type_tag: u64) -> Option<u128> {
+    let by = topic.topic.definition.deduplicate_by.unwrap_or_default();
+    key_by(by, (event, None), topic.number, type_tag, None)
 }
 
 /// The key by one of the rules. Each rule has its own prefix, so keys of different rules never collide.
 fn key_by(
     by: DeduplicateBy,
-    event: &NewEvent,
+    (event, occurred_at): (&NewEvent, Option<Timestamp>),
     topic: TopicNumber,
     type_tag: u64,
     producer: Option<&ProducerId>,
@@ -85,7 +92,7 @@ fn key_by(
         let parts = FingerprintBuilder::new(b"deduplication").number(topic.0.into()).bytes(tenant.as_bytes());
         return Some(parts.bytes(deduplication_id.as_bytes()).finish());
     }
-    let occurred_at = event.occurred_at.map(|time| time.nanos().to_le_bytes());
+    let occurred_at = occurred_at.map(|time| time.nanos().to_le_bytes());
     let parts = FingerprintBuilder::new(b"event").number(topic.0.into()).number(type_tag);
     Some(
         parts
@@ -176,7 +183,13 @@ mod tests {
     }
 
     fn key_of(event: &NewEvent, producer: Option<&ProducerId>) -> Option<u128> {
-        key_by(DeduplicateBy::Submission, event, TopicNumber(1), type_tag(&event.event_type), producer)
+        key_by(
+            DeduplicateBy::Submission,
+            (event, event.occurred_at),
+            TopicNumber(1),
+            type_tag(&event.event_type),
+            producer,
+        )
     }
 
     #[test]
@@ -203,7 +216,7 @@ mod tests {
         }
         assert_ne!(key_of(&event(), Some(&ProducerId("p".to_owned()))), base);
         let elsewhere =
-            key_by(DeduplicateBy::Submission, &event(), TopicNumber(2), type_tag(&event().event_type), None);
+            key_by(DeduplicateBy::Submission, (&event(), None), TopicNumber(2), type_tag(&event().event_type), None);
         assert_ne!(elsewhere, base);
         assert_eq!(key(&|e| e.id = None), None);
     }
@@ -214,7 +227,13 @@ mod tests {
             let mut changed = event();
             change(&mut changed);
             let producer = producer.map(|producer| ProducerId(producer.to_owned()));
-            key_by(DeduplicateBy::Id, &changed, TopicNumber(topic), type_tag(&changed.event_type), producer.as_ref())
+            key_by(
+                DeduplicateBy::Id,
+                (&changed, None),
+                TopicNumber(topic),
+                type_tag(&changed.event_type),
+                producer.as_ref(),
+            )
         };
         let base = key(&|_| (), 1, None);
         let same: [&dyn Fn(&mut NewEvent); 5] = [

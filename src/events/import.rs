@@ -35,8 +35,8 @@ pub(crate) type CopyLock = tokio::sync::Mutex<()>;
 pub(crate) struct ImportedKeys {
     /// The line's own key.
     line: IdempotencyMark,
-    /// The producer's key; a copy has none.
-    submission: Option<u128>,
+    /// The producer's key, with and without `occurredAt` if the broker may have added that; a copy has none.
+    submissions: Vec<u128>,
     /// When the event was first stored, in milliseconds.
     created_at: i64,
     is_copy: bool,
@@ -44,16 +44,23 @@ pub(crate) struct ImportedKeys {
 
 impl ImportedKeys {
     pub(super) fn new(
-        topic: TopicNumber,
-        id: Uuid,
-        numbers: &ExportedNumbers,
-        submission: Option<u128>,
+        (topic, type_tag): (&RegisteredTopic, u64),
+        event: &NewEvent,
+        (id, numbers): (Uuid, &ExportedNumbers),
         digest: u64,
     ) -> Self {
         let is_copy = numbers.republish_of.is_some();
+        let mut submissions = Vec::new();
+        if !is_copy {
+            submissions.extend(fingerprint::idempotency(event, topic, type_tag, None));
+            if may_be_arrival(event, numbers) {
+                submissions.extend(fingerprint::idempotency_without_time(event, topic, type_tag));
+                submissions.dedup();
+            }
+        }
         Self {
-            line: IdempotencyMark { key: fingerprint::exported_line(topic, id, numbers.sequence), digest },
-            submission: submission.filter(|_| !is_copy),
+            line: IdempotencyMark { key: fingerprint::exported_line(topic.number, id, numbers.sequence), digest },
+            submissions,
             created_at: numbers.created_at.millis(),
             is_copy,
         }
@@ -89,11 +96,15 @@ impl ImportedKeys {
 
     /// The row of an event that was published here under the producer's key of this line.
     fn published(&self, topic: &RegisteredTopic, decision: &Decision<'_>) -> Result<Option<IdempotencyRow>> {
-        let Some(key) = self.submission else { return Ok(None) };
-        let Some(row) = decision.stored_key(key)? else { return Ok(None) };
-        let imported = decision.stored_key(fingerprint::imported_key(key))?;
-        let is_imported = imported.is_some_and(|imported| imported.position == row.position);
-        Ok((!is_imported && topic.remembers(row.time, decision.now())).then_some(row))
+        for &key in &self.submissions {
+            let Some(row) = decision.stored_key(key)? else { continue };
+            let imported = decision.stored_key(fingerprint::imported_key(key))?;
+            let is_imported = imported.is_some_and(|imported| imported.position == row.position);
+            if !is_imported && topic.remembers(row.time, decision.now()) {
+                return Ok(Some(row));
+            }
+        }
+        Ok(None)
     }
 
     /// Adds the rows by which the line is known beside its header.
@@ -110,15 +121,24 @@ impl ImportedKeys {
         }
         // The clock of the other broker may have been ahead.
         let created_at = self.created_at.min(header.time);
-        if let Some(key) = self.submission
-            && topic.remembers(created_at, header.time)
-            && self.published(topic, decision)?.is_none()
-        {
-            carried.keys.push((key, row(created_at)));
-            carried.keys.push((fingerprint::imported_key(key), row(created_at)));
+        if topic.remembers(created_at, header.time) && self.published(topic, decision)?.is_none() {
+            for &key in &self.submissions {
+                carried.keys.push((key, row(created_at)));
+                carried.keys.push((fingerprint::imported_key(key), row(created_at)));
+            }
         }
         Ok(())
     }
+}
+
+/// Whether an event's `occurredAt` may be its time of arrival, which the broker adds if the producer sends none: it has whole
+/// milliseconds, and is shortly before the event was stored.
+fn may_be_arrival(event: &NewEvent, numbers: &ExportedNumbers) -> bool {
+    const PREPARED_WITHIN_MILLIS: i64 = 60_000;
+    event.occurred_at.is_some_and(|time| {
+        let waited = numbers.created_at.millis().saturating_sub(time.millis());
+        time.nanos() % 1_000_000 == 0 && (0..PREPARED_WITHIN_MILLIS).contains(&waited)
+    })
 }
 
 /// What an exported line becomes here.

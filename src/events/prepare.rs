@@ -394,7 +394,7 @@ fn build(
     let imported = event
         .exported
         .as_deref()
-        .map(|numbers| Box::new(ImportedKeys::new(topic.number, id, numbers, key, fingerprint::data(data))));
+        .map(|numbers| Box::new(ImportedKeys::new((&topic, type_tag), event, (id, numbers), fingerprint::data(data))));
     let idempotency = match &imported {
         Some(imported) => imported.mark(),
         None => key.map(|key| IdempotencyMark { key, digest: fingerprint::data(data) }),

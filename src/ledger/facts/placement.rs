@@ -22,6 +22,7 @@ pub struct TopicPlacement {
     /// The topic.
     pub topic: Topic,
     /// Its side log.
+    #[serde(rename = "home")]
     pub location: LogLocation,
     /// Sequences up to here were assigned in a log that no longer exists; the topic continues behind them.
     #[serde(default)]

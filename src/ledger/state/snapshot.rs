@@ -48,10 +48,11 @@ pub(in crate::ledger) struct StateSnapshot {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     deleted: Vec<u32>,
     /// Topics in side logs.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", rename = "placed")]
     placement: Vec<(Position, TopicPlacement)>,
     event_types: Vec<(Position, EventType)>,
     /// Without it the checkpoint is from a version without these tables, and is not used.
+    #[serde(rename = "parts")]
     tables: StateTablesSnapshot,
     /// The space that entries use in the log.
     #[serde(default)]

@@ -132,6 +132,7 @@ pub(in crate::ledger) struct StateTablesSnapshot {
     projections: ProjectionsSnapshot,
     deleted_projections: DeletedProjections,
     claims: Vec<HandlerSnapshot>,
+    #[serde(rename = "letters")]
     dead_letters: DeadLettersSnapshot,
     dispatch: DispatchRows,
 }

@@ -404,9 +404,8 @@ impl DispatchRows {
         let Some(id) = self.numbers.get(&number).copied() else { return };
         self.tasks_over.push_back(id);
         // The last one stays in any case: the response to its end shows it.
-        let is_too_many = |over: usize, bytes: usize| {
-            over > limits::TASKS_KEPT || (over > 1 && bytes > limits::TASKS_BYTES_MAX / 2)
-        };
+        let is_too_many =
+            |over: usize, bytes: usize| over > limits::TASKS_KEPT || (over > 1 && bytes > limits::TASKS_BYTES_MAX / 2);
         while is_too_many(self.tasks_over.len(), self.task_bytes) {
             let Some(oldest) = self.tasks_over.pop_front() else { return };
             if let Some(row) = self.tasks.remove(&oldest) {
