@@ -187,13 +187,19 @@ struct ReplayedEvent {
     id: Uuid,
     position: Position,
     sequence: Sequence,
-    aggregate_sequence: AggregateSequence,
+    aggregate_sequence: Option<AggregateSequence>,
     created_at: Timestamp,
 }
 
 /// The response to a batch.
 #[derive(Deserialize)]
 struct ReplayedBatch<'a> {
+    #[serde(borrow)]
+    data: ReplayedResults<'a>,
+}
+
+#[derive(Deserialize)]
+struct ReplayedResults<'a> {
     #[serde(borrow)]
     results: Vec<ReplayedResult<'a>>,
 }
@@ -206,18 +212,19 @@ struct ReplayedResult<'a> {
 
 /// The events in the body of a stored response to a publish or a batch.
 fn replayed_events(body: &Bytes) -> Vec<StoredEvent> {
-    let texts = match serde_json::from_slice::<ReplayedBatch<'_>>(body) {
-        Ok(batch) => {
-            batch.results.iter().filter_map(|result| result.event).map(|event| event.get().as_bytes()).collect()
-        }
-        Err(_) => vec![&body[..]],
-    };
     let event = |text: &[u8]| {
-        let ReplayedEvent { id, position, sequence, aggregate_sequence, created_at } =
-            serde_json::from_slice(text).ok()?;
+        let replayed: ReplayedEvent = serde_json::from_slice(text).ok()?;
+        let ReplayedEvent { id, position, sequence, aggregate_sequence, created_at } = replayed;
+        let aggregate_sequence = aggregate_sequence.unwrap_or(AggregateSequence(0));
         Some(StoredEvent { id, position, sequence, aggregate_sequence, created_at, text: body.slice_ref(text) })
     };
-    texts.into_iter().filter_map(event).collect()
+    // A batch has no `id`; the `data` of an event may look like a batch.
+    if let Some(event) = event(body) {
+        return vec![event];
+    }
+    let Ok(batch) = serde_json::from_slice::<ReplayedBatch<'_>>(body) else { return Vec::new() };
+    let texts = batch.data.results.iter().filter_map(|result| result.event);
+    texts.filter_map(|text| event(text.get().as_bytes())).collect()
 }
 
 impl ProjectionWait {
@@ -263,5 +270,28 @@ impl ProjectionWait {
             applied = applied => applied,
             () = app.drained() => Box::pin(projections.wait_until_applied(&self.awaited, events, Duration::ZERO)).await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_found_in_the_response_to_a_publish_and_in_that_to_a_batch() {
+        let event = |number: u8, data: &str| {
+            format!(
+                r#"{{"id":"{}","position":{number},"sequence":{number},"createdAt":"2025-12-03T12:00:00Z","data":{data}}}"#,
+                Uuid::nil()
+            )
+        };
+        let found = |body: String| {
+            replayed_events(&body.into()).into_iter().map(|event| event.sequence.get()).collect::<Vec<_>>()
+        };
+        assert_eq!(found(event(1, "{}")), [1]);
+        assert_eq!(found(event(1, r#"{"results":[]}"#)), [1], "the data of an event may look like a batch");
+        let results = format!(r#"{{"event":{}}},{{"error":{{}}}},{{"event":{}}}"#, event(2, "{}"), event(3, "{}"));
+        assert_eq!(found(format!(r#"{{"data":{{"results":[{results}]}},"meta":{{}}}}"#)), [2, 3]);
+        assert_eq!(found("{}".to_owned()), [0; 0]);
     }
 }
