@@ -219,7 +219,7 @@ fn replayed_events(body: &Bytes) -> Vec<StoredEvent> {
         Some(StoredEvent { id, position, sequence, aggregate_sequence, created_at, text: body.slice_ref(text) })
     };
     // A batch has no `id`; the `data` of an event may look like a batch.
-    if let Some(event) = event(body) {
+    if let Some(event) = event(&body[..]) {
         return vec![event];
     }
     let Ok(batch) = serde_json::from_slice::<ReplayedBatch<'_>>(body) else { return Vec::new() };
