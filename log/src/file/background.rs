@@ -62,12 +62,18 @@ pub(crate) fn run(
         last_append,
         failed_at: None,
         has_more: false,
+        probes_space: false,
     };
     loop {
         let chore = background.next_chore(chores);
         background.shared.space.look(&*background.shared.disk);
         match chore {
-            BackgroundTask::Look => background.erase_if_urgent(),
+            BackgroundTask::Look => {
+                if std::mem::take(&mut background.probes_space) {
+                    background.shared.reserve.fill(&*background.shared.disk);
+                }
+                background.erase_if_urgent();
+            }
             BackgroundTask::Erase(done) => {
                 background.waiting.push(done);
                 background.has_more = true;
@@ -77,7 +83,11 @@ pub(crate) fn run(
                 // A series of tasks must not delay erasing.
                 background.erase_if_urgent();
             }
-            BackgroundTask::FillReserve => background.shared.reserve.fill(&*background.shared.disk),
+            BackgroundTask::FillReserve if background.shared.reserve.is_missing() => {
+                background.shared.reserve.fill(&*background.shared.disk);
+            }
+            // Later: what is being decided on the full log frees space, and must find it full, so that it has the reserve.
+            BackgroundTask::FillReserve => background.probes_space = true,
             BackgroundTask::Settle(done) => {
                 // The caller may have stopped waiting.
                 let _ = done.send(());
@@ -126,13 +136,15 @@ pub(super) struct BackgroundWorker {
     failed_at: Option<i64>,
     /// Whether there is more to erase at once. Requested tasks still come first.
     has_more: bool,
+    /// Whether to check for room at the next look: the reserve is there, and an append found the disk full.
+    probes_space: bool,
 }
 
 impl BackgroundWorker {
     /// The next requested task, or `Look` if there is none for a while.
     fn next_chore(&self, chores: &Receiver<BackgroundTask>) -> BackgroundTask {
         let is_watching = self.shared.options.erase_within.is_some() || self.shared.space.is_on();
-        if !is_watching && self.waiting.is_empty() {
+        if !is_watching && !self.probes_space && self.waiting.is_empty() {
             return chores.recv().unwrap_or(BackgroundTask::Stop);
         }
         let wait = if self.has_more { Duration::ZERO } else { LOOK_EVERY };

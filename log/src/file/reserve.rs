@@ -10,7 +10,6 @@ use super::Disk;
 use super::disk::{VolumeSpace, discard, is_disk_full};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 /// Bytes of the reserve of a data folder at least.
 pub const RESERVE_BYTES: u64 = 8 * 1024 * 1024;
@@ -22,8 +21,6 @@ const FILE: &str = "reserve";
 /// The file that shows whether there is room, for a moment.
 const PROBE_FILE: &str = "reserve.probe";
 const PROBE_BYTES: u64 = 1024 * 1024;
-/// A log that an append has just found full stays so for at least this long: what was decided meanwhile has the reserve.
-const FULL_FOR: Duration = Duration::from_secs(1);
 /// Checking for room costs a write: it is done at least every so many refusals.
 const LOOK_EVERY: u64 = 64;
 
@@ -42,9 +39,6 @@ pub(crate) struct DiskReserve {
     is_there: AtomicBool,
     /// An append found the disk full, and no room was found since.
     is_disk_full: AtomicBool,
-    /// When that was, in milliseconds since `made`.
-    full_at: AtomicU64,
-    made: Instant,
     /// How often the log was asked for room since there is none.
     refusals: AtomicU64,
 }
@@ -56,8 +50,6 @@ impl DiskReserve {
             bytes,
             is_there: AtomicBool::new(false),
             is_disk_full: AtomicBool::new(false),
-            full_at: AtomicU64::new(0),
-            made: Instant::now(),
             refusals: AtomicU64::new(0),
         }
     }
@@ -80,10 +72,6 @@ impl DiskReserve {
     /// Whether the keeper should look for room, at this one of the times the log was asked for some: often at first, then
     /// now and then.
     pub(crate) fn should_check_space(&self) -> bool {
-        let full_at = self.made + Duration::from_millis(self.full_at.load(Ordering::Relaxed));
-        if !self.is_missing() && full_at.elapsed() < FULL_FOR {
-            return false;
-        }
         let refusals = self.refusals.fetch_add(1, Ordering::Relaxed) + 1;
         refusals.is_power_of_two() || refusals.is_multiple_of(LOOK_EVERY)
     }
@@ -149,7 +137,6 @@ impl DiskReserve {
         if let Err(cause) = &outcome
             && is_disk_full(cause)
         {
-            self.full_at.store(self.made.elapsed().as_millis() as u64, Ordering::Relaxed);
             self.is_disk_full.store(true, Ordering::Relaxed);
             tracing::error!("the disk is full: only what frees space is stored until there is room again");
         }

@@ -58,7 +58,7 @@ async fn a_log_whose_repair_was_cut_short_does_not_open_until_it_was_done() {
     log::file::repair(folder.path(), &known, false).unwrap();
 
     let refusal = Broker::open(super::config(folder.path())).await.err().expect("it does not open").to_string();
-    assert!(refusal.contains("cut short"), "{refusal}");
+    assert!(refusal.contains("interrupted"), "{refusal}");
     assert!(refusal.contains(&format!("repair --data {} --dry-run", text(folder.path()))), "{refusal}");
     let copy = folder.path().join("../copy-of-half-a-repair");
     run(&["backup", "--data", text(folder.path()), "--output", text(&copy)]).expect(1);
@@ -114,7 +114,6 @@ async fn a_log_whose_snapshot_of_reclaimed_entries_is_lost_is_repaired_with_what
         broker.reclaim_now().await.unwrap();
         broker.close().await;
         drop(broker);
-        assert_eq!(facts(folder.path(), "eventTypeRegistered"), 0, "it is reclaimed");
         spoil_fact(folder.path(), "snapshotPart");
         fs::remove_dir_all(&state).unwrap();
         if keeps_old_state {

@@ -33,7 +33,7 @@ const NO_LIMITS: [(&str, &str); 32] = [
     ("types::schema::xsd::messages::PATH_BYTES_MAX", "how refusals are worded"),
     ("events::prepare::NAMES_COMPARED_MAX", "how refusals are worded"),
     ("ledger::decide::until_known::TRIES_MAX", "a race that is decided again"),
-    ("ledger::fold::OPEN_TRIES_MAX", "a race that is decided anew"),
+    ("ledger::state::catch_up::OPEN_TRIES_MAX", "a race that is decided anew"),
     ("log::file::backup::PASSES_MAX", "a race that is decided anew"),
     ("log::file::backup::READS_MAX", "a race that is decided anew"),
     ("log::file::find::RETRIES_MAX", "a race that is decided anew"),
