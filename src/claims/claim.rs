@@ -22,7 +22,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 /// Events of a request that are this close to each other are read at once, with those between them.
-const GAP_MAX: u64 = 4;
+const ADJACENT_GAP: u64 = 4;
 /// Most bytes of events read at once for their headers.
 const RUN_BYTES: usize = 4 * 1024 * 1024;
 
@@ -292,7 +292,7 @@ impl Claims<'_> {
         for (id, sequences) in wanted {
             let Ok(located) = self.context.logs.find(id) else { continue };
             let sequences: Vec<_> = sequences.into_iter().collect();
-            let is_near = |one: &Sequence, next: &Sequence| next.get() - one.get() <= GAP_MAX;
+            let is_near = |one: &Sequence, next: &Sequence| next.get() - one.get() <= ADJACENT_GAP;
             for run in sequences.chunk_by(is_near) {
                 let page = self.read_run(&located, run).await;
                 let page = page.into_iter().map(|record| (record.header.sequence, FoundEvent::of(&located, &record)));

@@ -37,7 +37,7 @@ pub(super) struct LagView {
     start: Sequence,
     scanned: Sequence,
     /// By the sequences that identify them.
-    found: BTreeMap<Sequence, FoundEvent>,
+    found: BTreeMap<Sequence, UndoneEvent>,
     /// The same, by aggregate.
     aggregates: HashMap<u128, BTreeSet<Sequence>>,
     /// The events that were found and have become stale: so are their copies.
@@ -45,7 +45,7 @@ pub(super) struct LagView {
 }
 
 /// An event to be done.
-struct FoundEvent {
+struct UndoneEvent {
     /// Where it is stored, or its last copy.
     place: Sequence,
     /// Its aggregate, if that matters.
@@ -62,7 +62,7 @@ impl LagView {
         // Events up to here are dropped below: a query after an earlier offset has to start again.
         (self.start, self.scanned) = (start, self.scanned.max(start));
         let claims = query.ledger.claims();
-        let is_over = |(key, event): &(&Sequence, &FoundEvent)| {
+        let is_over = |(key, event): &(&Sequence, &UndoneEvent)| {
             event.place <= start || (!basis.again && is_settled(query, &claims, (**key, event.place)))
         };
         let over: Vec<_> = self.found.iter().filter(is_over).map(|(key, _)| *key).collect();
@@ -147,7 +147,7 @@ impl LagView {
         if self.stale.contains(key.get()) || !wanted(self) {
             return;
         }
-        self.found.insert(key, FoundEvent { place, aggregate });
+        self.found.insert(key, UndoneEvent { place, aggregate });
         if let Some(aggregate) = aggregate {
             self.aggregates.entry(aggregate).or_default().insert(key);
         }
@@ -164,7 +164,7 @@ impl LagView {
     }
 
     fn remove(&mut self, key: Sequence) -> Option<Option<u128>> {
-        let FoundEvent { aggregate, .. } = self.found.remove(&key)?;
+        let UndoneEvent { aggregate, .. } = self.found.remove(&key)?;
         if let Some(aggregate) = aggregate
             && let Some(events) = self.aggregates.get_mut(&aggregate)
         {
