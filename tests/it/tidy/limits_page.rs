@@ -16,7 +16,7 @@ const PAGE: &str = "docs/limits.md";
 const HEAD: &str = "| what | default | unit | what happens at it | how to change it |";
 
 /// Constants that are named like limits and are none that anybody meets: those of a module, or one.
-const NO_LIMITS: [(&str, &str); 32] = [
+const NO_LIMITS: [(&str, &str); 33] = [
     ("cli::", "what the command line does as a client"),
     ("client::", "what the client crate does as a client"),
     ("dispatch::model::", "a model for tests"),
@@ -25,6 +25,7 @@ const NO_LIMITS: [(&str, &str); 32] = [
     ("rest::claims::DONE", "it is batch.max_payload_bytes, or EVENT_BYTES_MAX, and 64 KiB"),
     ("rest::request::NO_BODY", "there is no body to bound"),
     ("rest::whole_numbers::EXACT_MAX", "a property of doubles"),
+    ("rest::read::POSITION_MAX", "a position after every record"),
     ("rest::stream::ID_MAX", "it is rest::query_params::NUMBER_MAX"),
     ("contract::json::POINTER_BYTES_MAX", "how refusals are worded"),
     ("types::schema::json::messages::POINTER_BYTES_MAX", "how refusals are worded"),
