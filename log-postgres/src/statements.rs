@@ -19,16 +19,16 @@ pub(crate) const RELEASE_TURN: &str = "SELECT pg_advisory_unlock_all(), set_conf
 const CLAIM_PARAMS: usize = 6;
 
 /// One insert per set of tables. If `claim` refuses, nothing is inserted.
-struct Inserts {
+struct InsertStatements {
     events: String,
     entries: String,
     both: String,
 }
 
-static INSERTS: LazyLock<Inserts> = LazyLock::new(|| {
+static INSERTS: LazyLock<InsertStatements> = LazyLock::new(|| {
     let claim = "claim($1, $2, $3, $4, $5, $6)";
     let events_end = CLAIM_PARAMS + EVENTS.columns.len();
-    Inserts {
+    InsertStatements {
         events: format!("{} FROM {claim} AS claimed WHERE claimed", insert(&EVENTS, CLAIM_PARAMS)),
         entries: format!("{} FROM {claim} AS claimed WHERE claimed", insert(&ENTRIES, CLAIM_PARAMS)),
         // MATERIALIZED: it is called once for both.

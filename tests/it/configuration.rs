@@ -182,10 +182,7 @@ fn yaml_has_no_traps() {
         ("server: {insecure: yes}", "FILE:3: server.insecure: expected true or false, found text"),
         ("server: {insecure: on}", "FILE:3: server.insecure: expected true or false, found text"),
         ("batch: {max_size: 5, max_size: 6}", "FILE:3: not readable as YAML: `max_size` is there a second time"),
-        (
-            "batch: {max_size: 5}\npolling:\nbatch: {}",
-            "FILE:5: not readable as YAML: `batch` is there a second time",
-        ),
+        ("batch: {max_size: 5}\npolling:\nbatch: {}", "FILE:5: not readable as YAML: `batch` is there a second time"),
         (&format!("a: &a [x]\n{bomb}"), "alias replay limit exceeded"),
         (&"[".repeat(5000), "recursion limit exceeded"),
         (&nested(73), "FILE:3: not readable as YAML: budget breached: Depth"),

@@ -146,7 +146,9 @@ fn the_ledger_the_log_and_the_contract_read_no_clock() {
     let clocks = ["SystemTime::now", "Instant::now", "Timestamp::now", "Zoned::now"];
     let reads_one = |line: &str| clocks.iter().any(|clock| has_word(line, clock));
     let files = repository();
-    let inner = files.iter().filter(|file| file.is_source() && !file.path.starts_with("client/") && matches!(file.top_module(), None | Some("ledger")));
+    let inner = files.iter().filter(|file| {
+        file.is_source() && !file.path.starts_with("client/") && matches!(file.top_module(), None | Some("ledger"))
+    });
     let found: Vec<_> = inner.flat_map(|file| file.places(code(&file.text), reads_one)).collect();
     refuse(&found, "Take the time as a value (`now`); src/clock.rs is the one place that asks the machine.");
 }
@@ -253,9 +255,10 @@ fn every_fact_of_the_log_is_named_in_the_description_of_its_format() {
     let files = repository();
     let format = &named(&files, "docs/format.md").text;
     let mut found = Vec::new();
-    for (path, head) in
-        [("src/ledger/facts/entry/mod.rs", "pub enum Entry {"), ("src/ledger/facts/dispatch.rs", "pub enum DispatchFact {")]
-    {
+    for (path, head) in [
+        ("src/ledger/facts/entry/mod.rs", "pub enum Entry {"),
+        ("src/ledger/facts/dispatch.rs", "pub enum DispatchFact {"),
+    ] {
         let facts = between(&named(&files, path).text, head, "\n}\n").next().unwrap_or_default();
         let is_name = |line: &&str| line.starts_with("    ") && line[4..].starts_with(char::is_uppercase);
         let names: Vec<_> = facts.lines().filter(is_name).filter_map(|line| line.trim().split(' ').next()).collect();
@@ -326,9 +329,10 @@ fn layer(file: &TextFile) -> Option<usize> {
 
 /// A module's layer, and its place within it.
 fn place_of(module: &str) -> Option<(usize, usize)> {
-    LAYERS.iter().enumerate().find_map(|(layer, modules)| {
-        modules.iter().position(|listed| *listed == module).map(|within| (layer, within))
-    })
+    LAYERS
+        .iter()
+        .enumerate()
+        .find_map(|(layer, modules)| modules.iter().position(|listed| *listed == module).map(|within| (layer, within)))
 }
 
 /// The first line that begins with `needle`.

@@ -2,7 +2,7 @@
 //!
 //! - One fold serves both: a fact changes the durable rows ([`StateTable::apply`]) as it changed the overlay
 //!   ([`StateTable::decide`]) before it was durable.
-//! - Decisions read a table through [`Decided`]: the overlay first, then the durable rows.
+//! - Decisions read a table through [`DecidedTable`]: the overlay first, then the durable rows.
 
 use crate::ledger::facts::entry::Entry;
 use contract::Position;
@@ -72,7 +72,7 @@ pub(in crate::ledger) struct OverlayWriter<'a, T: StateTable> {
 }
 
 /// A table as a decision sees it: durable rows, and over them those that were decided.
-pub struct Decided<'a, T: StateTable> {
+pub struct DecidedTable<'a, T: StateTable> {
     pub(in crate::ledger) durable: RwLockReadGuard<'a, T>,
     pub(in crate::ledger) overlay: &'a T::Overlay,
     /// The time of the decision, in milliseconds.

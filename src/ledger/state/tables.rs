@@ -11,7 +11,7 @@ use super::dead_letters::{DeadLetterRows, DeadLettersSnapshot};
 use super::dispatch::DispatchRows;
 use super::projections::deleted_projections::DeletedProjections;
 use super::projections::{ProjectionRows, ProjectionsSnapshot};
-use super::table::{Decided, StateTable, TableOverlay};
+use super::table::{DecidedTable, StateTable, TableOverlay};
 use crate::ledger::decide::overlay_map::OverlayMap;
 use crate::ledger::disk::row_codec::IdempotencyRow;
 use crate::ledger::facts::entry::Entry;
@@ -69,8 +69,8 @@ macro_rules! state_tables {
         impl TableOverlays {
             $($(#[$doc])*
             /// As decided so far, at `now`.
-            pub(in crate::ledger) fn $table<'a>(&'a self, tables: &'a StateTables, now: i64) -> Decided<'a, $rows> {
-                Decided { durable: tables.$table(), overlay: &self.$table, now }
+            pub(in crate::ledger) fn $table<'a>(&'a self, tables: &'a StateTables, now: i64) -> DecidedTable<'a, $rows> {
+                DecidedTable { durable: tables.$table(), overlay: &self.$table, now }
             })*
 
             /// Makes a fact visible to the decisions that follow.

@@ -3,7 +3,6 @@
 use super::{ask, feed};
 use crate::http::{Server, TENANT};
 use serde_json::{Value, json};
-use std::time::Duration;
 
 const PLACED: &str = "order.placed";
 const CLOSED: &str = "order.closed";
@@ -60,10 +59,9 @@ async fn events_that_share_a_key_and_republished_copies_all_arrive() {
     let same = json!({"id": ID, "occurredAt": "2026-01-01T00:00:00Z"});
     assert_eq!(publish(&old, Some("p1"), &same).await, 201);
     assert_eq!(publish(&old, Some("p2"), &same).await, 201);
-    for _ in 0..2 {
-        assert_eq!(publish(&old, None, &json!({"deduplicationId": "D"})).await, 201);
-        tokio::time::sleep(Duration::from_millis(1300)).await;
-    }
+    assert_eq!(publish(&old, None, &json!({"deduplicationId": "D"})).await, 201);
+    // A duplicate until the topic has forgotten the key.
+    while publish(&old, None, &json!({"deduplicationId": "D"})).await == 200 {}
     republish(&old, "1");
     assert_eq!(publish(&old, None, &json!({"type": CLOSED})).await, 201);
     ask(&old, &["types", "archive", CLOSED]).expect(0);

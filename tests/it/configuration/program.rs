@@ -115,7 +115,11 @@ fn a_password_on_the_command_line_is_warned_of_and_a_file_is_taken_instead() {
     assert_eq!(row(table, "storage.type")[0], "database");
     assert!(!table.contains("s3cret") && !table.contains("command line"), "{table}");
     let both = run(&["--storage", "postgres://localhost/db"], &[("EVENT_BROKER__STORAGE__URL_FILE", file)]);
-    assert!(said(&both.stderr).contains("storage.url_file: is set together with `storage.url`"), "{}", said(&both.stderr));
+    assert!(
+        said(&both.stderr).contains("storage.url_file: is set together with `storage.url`"),
+        "{}",
+        said(&both.stderr)
+    );
     let none = run(&[], &[("EVENT_BROKER__STORAGE__URL_FILE", "tests/none")]);
     assert!(said(&none.stderr).contains("storage.url_file: the file cannot be read"), "{}", said(&none.stderr));
 }

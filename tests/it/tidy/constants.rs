@@ -49,7 +49,7 @@ impl<'a> Constants<'a> {
         let constant = self.0.get(path)?;
         let mut expression = constant.expression;
         // The limit of a body: the last alternative is the ordinary one.
-        if constant.kind == "Limits" {
+        if constant.kind == "BodyLimitFn" {
             expression = expression.rsplit_once("bytes: ")?.1.split_once(", too_large")?.0;
             return Some(Amount { number: self.sum(expression, constant)?, unit: Some("bytes") });
         }
@@ -108,7 +108,7 @@ fn module(path: &str) -> String {
 fn amounts_are_what_the_compiler_makes_of_them() {
     let text = "//! .\nconst A_MAX: usize = 2 * KIB + 1;\nconst KIB: usize = 1024;\n/// const NOT: u8 = 1;\n\
         const B: Duration = Duration::from_secs(2 * 30);\npub const C: u64 = 8 << 20;\nconst D: u64 = i64::MAX as u64;\n\
-        const E: Limits = |_, _| Limit { bytes: 2 * limits::F_MAX, too_large: Kind::X };\nconst G: u64 = other();\n";
+        const E: BodyLimitFn = |_, _| BodyLimit { bytes: 2 * limits::F_MAX, too_large: Kind::X };\nconst G: u64 = other();\n";
     let limits = "//! .\n/// F.\npub const F_MAX: usize = 10_000 / 2;\n";
     let files = [("src/rest/mod.rs", text), (LIMITS, limits)];
     let files = files.map(|(path, text)| TextFile { path: path.to_owned(), text: text.to_owned() });

@@ -16,7 +16,7 @@ const PAGE: &str = "docs/limits.md";
 const HEAD: &str = "| what | default | unit | what happens at it | how to change it |";
 
 /// Constants that are named like limits and are none that anybody meets: those of a module, or one.
-const NO_LIMITS: [(&str, &str); 33] = [
+const NO_LIMITS: [(&str, &str); 34] = [
     ("cli::", "what the command line does as a client"),
     ("client::", "what the client crate does as a client"),
     ("dispatch::model::", "a model for tests"),
@@ -34,19 +34,20 @@ const NO_LIMITS: [(&str, &str); 33] = [
     ("types::schema::xsd::messages::PATH_BYTES_MAX", "how refusals are worded"),
     ("events::prepare::NAMES_COMPARED_MAX", "how refusals are worded"),
     ("ledger::decide::until_known::TRIES_MAX", "a race that is decided again"),
-    ("ledger::state::catch_up::OPEN_TRIES_MAX", "a race that is decided anew"),
-    ("log::file::backup::PASSES_MAX", "a race that is decided anew"),
-    ("log::file::backup::READS_MAX", "a race that is decided anew"),
-    ("log::file::find::RETRIES_MAX", "a race that is decided anew"),
-    ("log::file::segments::RETRIES_MAX", "a race that is decided anew"),
-    ("log::file::read::VANISHED_MAX", "a race that is decided anew"),
-    ("log::file::open_files::MADE_ROOM_MAX", "a race that is decided anew"),
+    ("ledger::state::catch_up::OPEN_TRIES_MAX", "a race that is decided again"),
+    ("log::file::backup::PASSES_MAX", "a race that is decided again"),
+    ("log::file::backup::READS_MAX", "a race that is decided again"),
+    ("log_postgres::remove::EMPTY_STEPS_MAX", "a race that is decided again"),
+    ("log::file::find::RETRIES_MAX", "a race that is decided again"),
+    ("log::file::list_segments::RETRIES_MAX", "a race that is decided again"),
+    ("log::file::read::VANISHED_MAX", "a race that is decided again"),
+    ("log::file::open_files::MADE_ROOM_MAX", "a race that is decided again"),
     ("config::file_budget::LIMIT_MAX", "stands for no limit"),
-    ("ledger::away::ANSWER_MAX", "how a server that is away is asked"),
+    ("ledger::writer::outage::ANSWER_MAX", "how a server that is away is asked"),
     ("ledger::writer::LOOK_MAX", "how a server that is away is asked"),
-    ("log_postgres::link::PAUSE_MAX", "how a server that is away is asked"),
+    ("log_postgres::reconnect::PAUSE_MAX", "how a server that is away is asked"),
     ("ledger::reclaim::PARTS_WAITING_MAX", "a step of work that goes on"),
-    ("ledger::table::writer::UNSYNCED_BYTES_MAX", "a step of work that goes on"),
+    ("ledger::disk::table::run_writer::UNSYNCED_BYTES_MAX", "a step of work that goes on"),
     ("ledger::writer::inbox::TAKE_MAX", "a step of work that goes on"),
     ("log::file::frame::HEADER_BYTES_MAX", "the format of files"),
     ("log::file::writer::BUFFER_BYTES_KEPT", "when a buffer is given back"),
@@ -111,7 +112,7 @@ fn is_limit(path: &str, constant: &Constant<'_>) -> bool {
     let is_named_so = !path.contains("::") || path.ends_with("_MAX") || path.ends_with("_KEPT");
     let is_excepted =
         NO_LIMITS.iter().any(|(name, _)| path == *name || (name.ends_with("::") && path.starts_with(name)));
-    (is_named_so || constant.kind == "Limits") && !is_excepted
+    (is_named_so || constant.kind == "BodyLimitFn") && !is_excepted
 }
 
 /// The unit that a constant's name tells.

@@ -4,7 +4,7 @@ use super::fold::GroupProgressChange;
 use super::{ClaimKey, ClaimRow, ClaimRows, ClaimSlot, ClaimState, ClaimsFold, FinishedBy};
 use crate::ledger::decide::overlay_map::OverlayMap;
 use crate::ledger::state::claims::group_progress::GroupProgress;
-use crate::ledger::state::table::{Decided, OverlayWriter, TableOverlay as _, overlay_of};
+use crate::ledger::state::table::{DecidedTable, OverlayWriter, TableOverlay as _, overlay_of};
 use contract::{Error, Kind, NewHandler, Position, Result, Sequence, limits};
 use std::collections::BTreeSet;
 
@@ -163,7 +163,7 @@ impl ClaimsOverlay {
 }
 
 /// Claims as a decision sees them: durable, or decided and not durable yet.
-pub type DecidedClaims<'a> = Decided<'a, ClaimRows>;
+pub type DecidedClaims<'a> = DecidedTable<'a, ClaimRows>;
 
 impl DecidedClaims<'_> {
     /// The durable rows.

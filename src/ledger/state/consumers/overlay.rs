@@ -2,7 +2,7 @@
 
 use super::{ConsumerRow, ConsumerRows, ConsumersFold, GroupKey};
 use crate::ledger::decide::overlay_map::OverlayMap;
-use crate::ledger::state::table::{Decided, OverlayWriter, overlay_of};
+use crate::ledger::state::table::{DecidedTable, OverlayWriter, overlay_of};
 use contract::{Consumer, Error, Kind, Offset, Result, TopicId, limits};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl ConsumersFold for OverlayWriter<'_, ConsumerRows> {
 }
 
 /// Consumers and offsets as a decision sees them: durable or decided, at one time.
-pub type DecidedConsumers<'a> = Decided<'a, ConsumerRows>;
+pub type DecidedConsumers<'a> = DecidedTable<'a, ConsumerRows>;
 
 impl DecidedConsumers<'_> {
     /// A consumer whose row was not deleted, whatever its deadline.

@@ -3,7 +3,7 @@
 use super::fold::DeadLettersFold;
 use super::{DeadLetterRow, DeadLetterRows, StoredDeadLetter};
 use crate::ledger::decide::overlay_map::OverlayMap;
-use crate::ledger::state::table::{Decided, OverlayWriter};
+use crate::ledger::state::table::{DecidedTable, OverlayWriter};
 use contract::{DeadLetterSource, DeadLetterStatus, Error, Result, Sequence};
 use uuid::Uuid;
 
@@ -45,7 +45,7 @@ impl DeadLettersFold for OverlayWriter<'_, DeadLetterRows> {
 }
 
 /// Dead letters as a decision sees them: durable or decided.
-pub type DecidedDeadLetters<'a> = Decided<'a, DeadLetterRows>;
+pub type DecidedDeadLetters<'a> = DecidedTable<'a, DeadLetterRows>;
 
 impl DecidedDeadLetters<'_> {
     /// One dead letter.

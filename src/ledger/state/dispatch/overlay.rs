@@ -4,7 +4,7 @@ use super::fold::DispatchFold;
 use super::lane::JobSlot;
 use super::{DispatchLease, DispatchRows, JobKey, ReplayRow, SubscriptionRow, TaskRow};
 use crate::ledger::decide::overlay_map::OverlayMap;
-use crate::ledger::state::table::{Decided, OverlayWriter, overlay_of};
+use crate::ledger::state::table::{DecidedTable, OverlayWriter, overlay_of};
 use contract::{Error, PauseDetails, Pool, Result, Sequence, limits};
 use std::collections::BTreeSet;
 use uuid::Uuid;
@@ -96,7 +96,7 @@ impl DispatchFold for OverlayWriter<'_, DispatchRows> {
 }
 
 /// Dispatch in a decision: durable or decided.
-pub type DecidedDispatch<'a> = Decided<'a, DispatchRows>;
+pub type DecidedDispatch<'a> = DecidedTable<'a, DispatchRows>;
 
 impl DecidedDispatch<'_> {
     /// A subscription.

@@ -9,7 +9,7 @@ pub(in crate::ledger) mod deleted_projections;
 
 use crate::ledger::decide::overlay_map::OverlayMap;
 use crate::ledger::facts::entry::Entry;
-use crate::ledger::state::table::{Decided, OverlayWriter, StateTable, overlay_of};
+use crate::ledger::state::table::{DecidedTable, OverlayWriter, StateTable, overlay_of};
 use contract::{Error, Generation, NewProjection, Offset, Result, TopicId, limits};
 use deleted_projections::DeletedProjections;
 use log::RecordHeader;
@@ -209,7 +209,7 @@ impl ProjectionsFold for OverlayWriter<'_, ProjectionRows> {
 }
 
 /// Projections as a decision sees them: durable or decided.
-pub type DecidedProjections<'a> = Decided<'a, ProjectionRows>;
+pub type DecidedProjections<'a> = DecidedTable<'a, ProjectionRows>;
 
 impl DecidedProjections<'_> {
     /// One projection.

@@ -17,8 +17,11 @@ use super::operation_spec::OperationSpec;
 /// The tags, in their order.
 pub(super) const TAGS: [(&str, &str); 10] = [
     (events::TAG, "Publish events: one, several, or history."),
-    (reading::TAG, "Read events: of a topic, of an aggregate, one event, or the whole log; at once, or waiting for new \
-        ones."),
+    (
+        reading::TAG,
+        "Read events: of a topic, of an aggregate, one event, or the whole log; at once, or waiting for new \
+        ones.",
+    ),
     (topics::TAG, "Topics: named append-only streams with their own order and retention."),
     (event_types::TAG, "Event types: named kinds of events, with versions of their schemas."),
     (consumers::TAG, "Consumers and groups: readers with filters, and the offsets of groups."),

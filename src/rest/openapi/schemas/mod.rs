@@ -80,8 +80,11 @@ fn problem() -> SchemaSpec {
 
 fn read_offset() -> SchemaSpec {
     let number = number(0..=NUMBER_MAX, "After this sequence; 0: from the beginning.").example(12_345);
-    let end = enumeration(&["earliest", "latest"], "`earliest`: before the first stored event. `latest`: after the last \
-        one.");
+    let end = enumeration(
+        &["earliest", "latest"],
+        "`earliest`: before the first stored event. `latest`: after the last \
+        one.",
+    );
     any_of([number, end.example("earliest")], "The start of a read: a number, or an end of the topic.").example(12_345)
 }
 
@@ -89,7 +92,8 @@ fn violation() -> SchemaSpec {
     object("One reason of a refusal.")
         .required(
             "pointer",
-            any_text("The JSON pointer to the invalid value: in the event, the body or the query.").example("/data/email"),
+            any_text("The JSON pointer to the invalid value: in the event, the body or the query.")
+                .example("/data/email"),
         )
         .required("detail", any_text("What is wrong with it.").example("must have the format 'email'"))
         .example(json!({"pointer": "/data/email", "detail": "must have the format 'email'"}))
@@ -131,10 +135,7 @@ fn document() -> SchemaSpec {
 /// A list of rows with the cursors of the neighbouring pages.
 fn list_page(row: &str, description: &str, example: serde_json::Value) -> SchemaSpec {
     object(description)
-        .required(
-            "items",
-            list(schema_ref(row), "The rows of this page, in order."),
-        )
+        .required("items", list(schema_ref(row), "The rows of this page, in order."))
         .required("page_info", schema_ref("PageInfo"))
         .example(example)
 }

@@ -113,11 +113,11 @@ fn a_file_that_cannot_be_used_is_refused_with_its_place() {
     for (file, detail) in [
         ("nonsense", "is not a proto file (line 1, column 1)"),
         ("syntax = \"proto3\";\nmessage A { string a = 0; }", "(line 2, column"),
-        ("syntax = \"proto3\"; message A { Nobody a = 1; }", "names something twice, or something that is not there"),
-        ("syntax = \"proto3\"; message A {} message A {}", "names something twice"),
+        ("syntax = \"proto3\"; message A { Nobody a = 1; }", "defines a name twice, or uses an undefined one"),
+        ("syntax = \"proto3\"; message A {} message A {}", "defines a name twice"),
         ("syntax = \"proto3\"; import \"other.proto\"; message A {}", "not one of the well-known"),
         ("syntax = \"proto3\"; import \"/etc/passwd\"; message A {}", "is not a proto file"),
-        ("syntax = \"proto3\"; import \"schema.proto\"; message A {}", "names something twice"),
+        ("syntax = \"proto3\"; import \"schema.proto\"; message A {}", "defines a name twice"),
         ("", "has no message"),
     ] {
         let error = ProtoSchema::compile("", file, None).unwrap_err();
@@ -206,7 +206,7 @@ fn what_a_minor_version_may_change() {
         (replaced("string a = 1;", "string z = 1;"), "was renamed, or its number is used"),
         (replaced("string a = 1;", "int32 a = 1;"), "the member 'a' of Root has another type"),
         (replaced("int32 n", "sint64 n"), "the member 'n' of Root has another type"),
-        (replaced("string a = 1;", "repeated string a = 1;"), "is no longer as often there"),
+        (replaced("string a = 1;", "repeated string a = 1;"), "changed its cardinality"),
         (replaced("B = 1;", ""), "no longer has the enum value 'B'"),
         (replaced("B = 1;", "B = 2;"), "no longer has the enum value 'B'"),
         (replaced("string p = 1;", "int32 p = 1;"), "the member 'p' of Part has another type"),

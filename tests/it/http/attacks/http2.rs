@@ -4,7 +4,6 @@ use super::super::{CREATED, Server, TOPIC, event};
 use super::{BystanderPublisher, IN_TIME};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const HEADERS: u8 = 1;
@@ -73,7 +72,7 @@ async fn a_client_that_opens_no_window_is_disconnected_and_others_can_read_again
     bystander.end().await;
     tokio::time::timeout(IN_TIME, async {
         while server.get(&path).await.0 != 200 {
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::task::yield_now().await;
         }
     })
     .await

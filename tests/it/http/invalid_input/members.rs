@@ -329,8 +329,7 @@ async fn bodies_that_are_not_what_is_asked_for_are_refused() {
         let path = stage.filled(path);
         for (bytes, status) in [(&b"\xff\xfe{\x00"[..], 400), (b"\xef\xbb\xbf{}", 400), (b"{\"a\":\"\xc3\x28\"}", 400)]
         {
-            let reply =
-                super::ask(&stage.server, method, &path, &[("content-type", "application/json")], bytes);
+            let reply = super::ask(&stage.server, method, &path, &[("content-type", "application/json")], bytes);
             assert_eq!(
                 (reply.status, reply.header("content-type")),
                 (status, Some("application/problem+json")),
