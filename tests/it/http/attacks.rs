@@ -1,5 +1,5 @@
-//! Attacks of strangers on a broker with default settings. While each of them goes on, a bystander publishes (another one
-//! reads), and every request of the bystander succeeds.
+//! Attacks by unauthenticated clients on a broker with default settings. During each attack, a bystander publishes
+//! (another one reads), and every request of the bystander succeeds.
 
 mod http2;
 mod memory;
@@ -14,9 +14,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Longer than anything may take that is waited for.
+/// Longer than any wait may take.
 pub(crate) const IN_TIME: Duration = Duration::from_secs(60);
-/// An address that no attack comes from.
+/// An address that no attack uses.
 pub(crate) const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// A client at this address.
@@ -24,7 +24,7 @@ pub(crate) fn client_from(address: Ipv4Addr) -> Client {
     Client::builder().no_proxy().local_address(IpAddr::V4(address)).build().unwrap()
 }
 
-/// Asks one thing after the other until it is stopped.
+/// Sends one request after the other until it is stopped.
 struct Asking {
     is_over: Arc<AtomicBool>,
     served: JoinHandle<usize>,
@@ -39,7 +39,7 @@ impl Asking {
         let served = tokio::spawn(async move {
             let mut count = 0;
             while !over.load(Ordering::Relaxed) {
-                tokio::time::timeout(IN_TIME, ask(count)).await.expect("a bystander is answered in time");
+                tokio::time::timeout(IN_TIME, ask(count)).await.expect("a bystander receives its response in time");
                 count += 1;
                 progressed.send_replace(count);
             }
@@ -65,7 +65,7 @@ impl Asking {
 pub(crate) struct BystanderPublisher(Asking);
 
 impl BystanderPublisher {
-    /// The type that it publishes must be registered.
+    /// The type that it publishes must already be registered.
     pub(crate) fn begin(server: &Server) -> Self {
         let (client, url) = (Client::new(), format!("{}/v1/events", server.url));
         Self(Asking::begin(move |count| {
@@ -77,18 +77,18 @@ impl BystanderPublisher {
         }))
     }
 
-    /// Waits until it has published so many events more; a failure of it is told by [`Bystander::end`].
+    /// Waits until it has published this many more events; [`Bystander::end`] reports a failure.
     pub(crate) async fn goes_on(&mut self, events: usize) {
         self.0.goes_on(events).await;
     }
 
-    /// Ends it; every one of its requests must have succeeded, and one at least.
+    /// Stops it; every request must have succeeded, and there must be at least one.
     pub(crate) async fn end(self) -> usize {
         self.0.end().await
     }
 }
 
-/// Reads the first events of the topic again and again, from another address, until it is stopped.
+/// Reads the first events of the topic repeatedly, from another address, until it is stopped.
 pub(crate) struct Reader(Asking);
 
 impl Reader {
@@ -105,12 +105,12 @@ impl Reader {
         }))
     }
 
-    /// Waits until it has read so many pages more; a failure of it is told by [`Reader::end`].
+    /// Waits until it has read this many more pages; [`Reader::end`] reports a failure.
     pub(crate) async fn goes_on(&mut self, pages: usize) {
         self.0.goes_on(pages).await;
     }
 
-    /// Ends it; every one of its requests must have succeeded, and one at least.
+    /// Stops it; every request must have succeeded, and there must be at least one.
     pub(crate) async fn end(self) -> usize {
         self.0.end().await
     }

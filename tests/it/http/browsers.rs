@@ -1,6 +1,7 @@
-//! What web pages may make a browser send: hosts, origins, bodies without a type, and what a refusal looks like.
+//! What web pages may make a browser send: hosts, origins, bodies without a content type, and the form of a refusal.
 //!
-//! Every combination of headers is a unit test of `rest::browser_policy`; `scripts/attack-browsers` tries it with Chromium.
+//! The unit tests of `rest::browser_policy` cover every combination of headers; `scripts/attack-browsers` tests with
+//! Chromium.
 
 use super::raw_http::{RawConnection, ask};
 use super::{CREATED, Server, TOPIC, answer, client, event, expect_problem};
@@ -11,7 +12,7 @@ const HOSTS: &str = "EVENT_BROKER__SERVER__ALLOWED_HOSTS";
 const ORIGINS: &str = "EVENT_BROKER__SERVER__CORS__ALLOWED_ORIGINS";
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
-/// The status of a request for this host, and its problem.
+/// The status of a request for this host, and the problem document.
 fn for_host(server: &Server, host: &str, path: &str) -> (u16, Value) {
     let mut wire = RawConnection::to(server);
     wire.send(format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n").as_bytes());
@@ -43,7 +44,7 @@ fn a_request_for_another_host_is_misdirected() {
 fn a_server_on_all_addresses_answers_for_any_address_and_no_other_name() {
     let folder = tempfile::TempDir::new().unwrap();
     let server = Server::start_at(folder, "0.0.0.0:0", &["--insecure"]);
-    // The kubelet names the pod's address.
+    // The kubelet uses the pod's address as the host.
     for path in ["/healthz", "/readyz", "/v1/topics"] {
         assert_eq!(for_host(&server, "10.42.0.17:8087", path).0, 200, "{path}");
     }
@@ -74,7 +75,7 @@ async fn pages_of_other_origins_change_nothing_and_are_told_so_with_a_trace() {
         let problem = expect_problem(reply.answer(), 403, "EVENT_BROKER_FORBIDDEN");
         assert_eq!((reply.header("x-trace-id"), problem["traceId"].as_str()), (Some(TRACE), Some(TRACE)));
         assert_eq!(reply.header("access-control-allow-origin"), None);
-        // Before anything is looked up.
+        // The request is refused before anything is looked up.
         let reply = ask(&server, "DELETE", "/v1/subscriptions/unknown", &headers, b"");
         expect_problem(reply.answer(), 403, "EVENT_BROKER_FORBIDDEN");
     }
@@ -91,7 +92,7 @@ async fn pages_of_other_origins_change_nothing_and_are_told_so_with_a_trace() {
         )
         .as_bytes(),
     );
-    assert_eq!(wire.reply(false).status, 201, "the server's own page may");
+    assert_eq!(wire.reply(false).status, 201, "the server's own page is allowed");
 }
 
 #[tokio::test]
@@ -101,7 +102,7 @@ async fn a_browsers_body_without_a_type_is_not_taken_for_json() {
     let reply = ask(&server, "POST", "/v1/topics", &[("sec-fetch-site", "same-origin")], topic.as_bytes());
     expect_problem(reply.answer(), 415, "EVENT_BROKER_UNSUPPORTED_MEDIA_TYPE");
     assert_eq!(server.get("/v1/topics/untyped.topic").await.0, 404);
-    // A program that is no browser may leave it out.
+    // A program that is not a browser may omit it.
     assert_eq!(ask(&server, "POST", "/v1/topics", &[], topic.as_bytes()).status, 201);
 }
 
@@ -154,7 +155,7 @@ async fn every_header_of_an_answer_can_be_read_by_an_allowed_page() {
     let exposed = reply.header("access-control-expose-headers").unwrap();
     for name in document["components"]["headers"].as_object().unwrap().keys() {
         let name = name.to_ascii_lowercase();
-        // Safelisted by browsers, or of no use to a script.
+        // Safelisted by browsers, or not useful to a script.
         if !["cache-control", "content-security-policy"].contains(&name.as_str()) {
             assert!(exposed.split(',').any(|it| it == name), "{name} is not among {exposed}");
         }

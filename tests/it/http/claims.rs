@@ -1,4 +1,4 @@
-//! Claims and handlers over HTTP: every verb and every refusal, as a worker in any language meets them.
+//! Claims and handlers over HTTP: every verb and every refusal, as a worker in any language sees them.
 
 use super::projections::check_table;
 use super::{CREATED, Server, TOPIC, event, expect_problem};
@@ -15,7 +15,7 @@ pub(super) async fn server() -> Server {
     server
 }
 
-/// Claims an event of the default topic; answers the claim.
+/// Claims an event of the default topic; returns the claim.
 pub(super) async fn claim(server: &Server, handler: &str, sequence: u64) -> Value {
     let wanted = json!({"handler": handler, "topic": TOPIC, "sequence": sequence});
     let (status, answer) = server.post("/v1/claims", &wanted).await;
@@ -23,7 +23,7 @@ pub(super) async fn claim(server: &Server, handler: &str, sequence: u64) -> Valu
     answer["claim"].clone()
 }
 
-/// Says something about a claim.
+/// Sends a report about a claim.
 pub(super) async fn say(server: &Server, claim: &Value, verb: &str, more: &Value) -> (StatusCode, Value) {
     let mut body = more.clone();
     body["token"] = claim["token"].clone();

@@ -1,6 +1,6 @@
-//! Event types, subscriptions and events named by codes, with `contextData`, as an application would send them.
+//! Event types, subscriptions and events named by codes, with `contextData`, as an application sends them.
 //!
-//! Its events name no tenant, so the broker is told not to want one. Its `id`s are TSIDs, which CloudEvents are sent with.
+//! Its events name no tenant, so the broker is configured not to require one. Its `id`s are TSIDs, sent as CloudEvents.
 
 use super::subscriptions::{PRIVATE, WebhookReceiver};
 use super::{Server, TOPIC, answer};
@@ -127,7 +127,7 @@ async fn types_are_registered_by_their_codes_with_versions_in_three_languages() 
     assert_eq!((status.as_u16(), &refused["errors"][0]["pointer"]), (422, &json!("/data")), "{refused}");
 }
 
-/// A CloudEvent says which schema it follows; for a code it is `gts://{code}#{dataVersion}`.
+/// A CloudEvent names its schema; for a code the name is `gts://{code}#{dataVersion}`.
 #[tokio::test]
 async fn the_schema_of_a_code_is_named_by_a_cloud_event() {
     let server = server();

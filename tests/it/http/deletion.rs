@@ -1,4 +1,4 @@
-//! Claims given back, handlers and groups deleted, offsets held back: as a worker in any language meets them.
+//! Released claims, deleted handlers and groups, and offsets that are held back, as a worker in any language sees them.
 
 use super::claims::{claim, say, server};
 use super::{Server, TOPIC, answer, expect_problem};
@@ -73,7 +73,7 @@ async fn a_handler_is_deleted_once_and_a_group_not_while_its_members_live() {
         expect_problem(delete(&server, path).await, 409, "EVENT_BROKER_INVALID_STATE");
     }
     assert_eq!(delete(&server, &format!("/v1/consumers/{id}")).await.0, 204);
-    // What it held is free at once.
+    // The event that it held can be claimed at once.
     let (_, open) = server.get("/v1/claims?handler=g").await;
     let standings: Vec<_> = open["items"].as_array().unwrap().iter().map(|claim| &claim["status"]).collect();
     assert_eq!(standings, ["released", "released"]);

@@ -1,4 +1,4 @@
-//! `Idempotency-Key`: whatever is sent again is answered again, and happened once.
+//! `Idempotency-Key`: a repeated request receives the stored response, and its effect happens once.
 
 mod one_append;
 
@@ -24,7 +24,7 @@ const KEY: &str = "idempotency-key";
 const VERSIONED: &str = "gts.vendor.orders.order_placed.v1";
 const USERS: &str = "gts.hx.core.events.topic.v1~vendor.users.v1";
 
-/// An answer with all its bytes.
+/// A response with all its bytes.
 #[derive(Debug, Clone)]
 struct HttpAnswer {
     status: StatusCode,
@@ -49,8 +49,8 @@ impl HttpAnswer {
         expect_problem((self.status, self.json()), status, code)
     }
 
-    /// Fails unless `again` is this answer given again: same status, headers and bytes. A problem names the trace of the
-    /// request it answers, and nothing else differs.
+    /// Fails unless `again` is a copy of this response: same status, headers and bytes. A problem document names the
+    /// trace of its own request; nothing else may differ.
     fn expect_again(&self, again: &Self, what: &str) {
         assert!(again.is_replayed(), "{what}: {again:?}");
         assert_eq!(again.status, self.status, "{what}: {again:?}");
@@ -73,7 +73,7 @@ async fn send(client: &Client, url: &str, key: &str, (method, path, body): (Meth
     HttpAnswer { status, headers, body: response.text().await.unwrap() }
 }
 
-/// A broker served in this process, with a log and a clock of the test's.
+/// A broker served in this process, with a log and a clock that the test provides.
 struct InProcessServer {
     url: String,
     broker: Arc<Broker>,
@@ -97,7 +97,7 @@ impl InProcessServer {
         Self { url, broker, client: client(), stop, serving }
     }
 
-    /// Ends it, and lets go of the log.
+    /// Stops it and releases the log.
     async fn end(self) {
         let Self { broker, stop, serving, .. } = self;
         drop(stop);
@@ -109,7 +109,7 @@ impl InProcessServer {
         send(&self.client, &self.url, key, (Method::POST, path, body)).await
     }
 
-    /// Registers a type without saying it again elsewhere.
+    /// Registers the event type, and returns the server.
     async fn with_type(self) -> Self {
         let got = self.post("type", "/v1/event-types", &json!({"id": CREATED})).await;
         assert!(got.status.is_success(), "{got:?}");
@@ -132,7 +132,7 @@ fn numbered(n: u64) -> Value {
     json!({"type": CREATED, "source": "test", "subject": "s", "tenant": TENANT, "data": {"n": n}})
 }
 
-/// One row: what is asked, and another request of the same route.
+/// One row: the request, and a different request to the same route.
 struct RouteCase {
     method: Method,
     path: String,
@@ -149,7 +149,7 @@ fn post(path: &str, body: Value, other_body: Value, status: u16) -> RouteCase {
     row(Method::POST, path, body, (path, other_body), status)
 }
 
-/// Every writing route but `:import`, in an order that works, for a consumer of this id.
+/// Every writing route except `:import`, in an order that works, for the consumer with this id.
 fn routes(consumer: &str) -> Vec<RouteCase> {
     let versions = format!("/v1/event-types/{VERSIONED}/versions");
     let version = |number: &str| json!({"version": number, "schemaType": "JSON_SCHEMA", "schema": {"type": "object"}});
@@ -202,7 +202,7 @@ fn routes(consumer: &str) -> Vec<RouteCase> {
         post(&format!("/v1/consumers/{consumer}:commit"), json!({"offset": 1}), json!({"offset": 2}), 200),
         post("/v1/consumer-groups/g:reset", reset(json!(0)), reset(json!("latest")), 200),
         row(Method::DELETE, &format!("/v1/consumers/{consumer}"), Value::Null, (nobody, Value::Null), 204),
-        // Refused: by the schema of the request, by the registry, by a decision, by what is not there.
+        // Refused: by the schema of the request, by the registry, by a decision, or because the target does not exist.
         post("/v1/events", json!({"type": CREATED}), json!({}), 422),
         post("/v1/events", event("gts.vendor.x.y.v1", "s"), json!({}), 422),
         post("/v1/events", late, json!({}), 409),
@@ -242,7 +242,7 @@ async fn every_writing_route_answers_again_what_it_answered_first() {
         if !arguments.is_empty() {
             continue;
         }
-        // A crash forgets nothing of it.
+        // The stored responses survive a crash.
         let server = Server::start_in(server.kill(), arguments);
         for (what, key, (method, path, body), first) in &answers {
             let again = send(&server.client, &server.url, key, (method.clone(), path, body)).await;
@@ -270,7 +270,7 @@ async fn a_key_is_checked_and_counts_within_its_route_and_only_where_something_i
     assert_eq!(ask("/v1/events", numbered(1)).await.status, 201);
     assert_eq!(ask("/v1/events:batch", json!({"events": [numbered(1)]})).await.status, 207);
     assert_eq!(ask("/v1/topics", json!({"id": USERS, "streaming": true})).await.status, 201);
-    // Another query is another request; another spelling is none.
+    // Another query is another request; another spelling of the same query is not.
     let other = ask("/v1/events:batch?atomic=all", json!({"events": [numbered(1)]})).await;
     other.problem(409, "idempotency_key_reuse");
     let spelt =
@@ -334,7 +334,7 @@ async fn an_import_under_a_key_tells_its_last_line_again() {
     assert_eq!(page["items"].as_array().unwrap().len(), 2);
 }
 
-/// Sends one request under one key from many clients until each has its answer.
+/// Sends one request under one key from many clients until each has received its response.
 async fn race(urls: &[String], key: &str, body: &Value) -> Vec<HttpAnswer> {
     let client = client();
     let asking: Vec<_> = (0..64)
@@ -398,7 +398,7 @@ async fn a_key_whose_request_still_runs_is_turned_away_and_answered_later() {
     let body = numbered(1);
     let (one, other) = (served.post("k", "/v1/events", &body), served.post("k", "/v1/events", &body));
     tokio::pin!(one, other);
-    // Neither can be carried out: whoever is answered came second.
+    // The append is blocked, so the first request has no response yet: the one that has a response came second.
     let turned_away = tokio::select! { got = &mut one => (got, true), got = &mut other => (got, false) };
     turned_away.0.problem(409, "idempotency_key_in_flight");
     assert_eq!(turned_away.0.headers["retry-after"], "1");
@@ -416,7 +416,7 @@ async fn a_caller_that_hangs_up_finds_its_answer_when_it_comes_back() {
     let body = numbered(1);
     let turned_away = {
         let (one, other) = (served.post("k", "/v1/events", &body), served.post("k", "/v1/events", &body));
-        // The one that was not turned away has the key, and is given up here.
+        // The request that was not refused holds the key; it is cancelled here.
         tokio::select! { got = one => got, got = other => got }
     };
     turned_away.problem(409, "idempotency_key_in_flight");
@@ -442,7 +442,7 @@ async fn a_key_lives_for_its_time_over_checkpoints_and_is_new_afterwards() {
         InProcessServer::serve(broker).await
     };
     let served = open().await;
-    // No topic remembers anything for as long as keys live.
+    // No topic remembers events for as long as keys are kept.
     let topic = json!({"id": TOPIC, "streaming": true, "idempotentRetention": "PT1H"});
     assert_eq!(served.post("topic", "/v1/topics", &topic).await.status, 201);
     let known = served.post("type", "/v1/event-types", &json!({"id": CREATED, "topic": TOPIC})).await;
@@ -454,7 +454,7 @@ async fn a_key_lives_for_its_time_over_checkpoints_and_is_new_afterwards() {
         let served = open().await;
         first.expect_again(&served.post("k", "/v1/events", &numbered(1)).await, &format!("{hours} hours later"));
         served.post("k", "/v1/events", &numbered(2)).await.problem(409, "idempotency_key_reuse");
-        // Something new, so that the end writes a checkpoint and lets go of what is past its time.
+        // A new event, so that shutdown writes a checkpoint and discards what has expired.
         assert_eq!(
             served.post(&format!("later-{hours}"), "/v1/events", &numbered(hours.unsigned_abs())).await.status,
             201
@@ -463,7 +463,7 @@ async fn a_key_lives_for_its_time_over_checkpoints_and_is_new_afterwards() {
     }
     clock.advance(HOUR - 300_000);
     let served = open().await;
-    // Until the clock has lasted, nothing of before ends by it.
+    // Until the clock has run that long, no older key expires.
     clock.advance(300_000);
     let other = served.post("k", "/v1/events", &numbered(2)).await;
     assert!(other.status == 201 && !other.is_replayed(), "{other:?}");
@@ -531,7 +531,7 @@ async fn topics_and_batches_over_several_logs_keep_their_answers_too() {
     let both = json!({"events": [aside, event(CREATED, "s")]});
     let batch = again("batch", Method::POST, "/v1/events:batch", both.clone()).await;
     assert_eq!(batch.json()["meta"]["succeeded"], 2);
-    // A key stands for one request, wherever the next one would go.
+    // A key belongs to one request, whichever log the next request would use.
     ask("one", Method::POST, "/v1/events".to_owned(), event(CREATED, "s")).await.problem(409, "idempotency_key_reuse");
     for (topic, count) in [(side, 2), (TOPIC, 1)] {
         let (_, page) = server.get(&format!("/v1/events?topic={topic}&offset=0")).await;
@@ -541,7 +541,7 @@ async fn topics_and_batches_over_several_logs_keep_their_answers_too() {
 
 #[tokio::test]
 async fn what_was_refused_for_the_moment_is_tried_again() {
-    // A limit that is reached: 429.
+    // A limit is reached: 429.
     let config = Config { storage: StorageConfig::default(), ..Config::default() };
     let served = InProcessServer::on(config, Arc::new(MemoryLog::new()), Arc::new(SystemClock)).await;
     let topic = |n: usize| {
@@ -556,7 +556,7 @@ async fn what_was_refused_for_the_moment_is_tried_again() {
         full.problem(429, "EVENT_BROKER_OVERLOADED");
         assert!(!full.is_replayed());
     }
-    // A log that failed: 503.
+    // The log failed: 503.
     for (operation, nth) in [(DiskOperation::Write, 1), (DiskOperation::Sync, 1)] {
         let disk = FaultDisk::new();
         let open = |disk: FaultDisk| async move {
@@ -619,7 +619,7 @@ async fn after_a_kill_under_load_every_key_happens_once() {
         for asking in asking {
             bodies.extend(asking.await.unwrap());
         }
-        assert!(bodies.values().any(Option::is_none), "nobody was interrupted");
+        assert!(bodies.values().any(Option::is_none), "no request was interrupted");
         let server = Server::start_in(killed, &[]);
         for (key, body) in &bodies {
             let again = send(&server.client, &server.url, key, (Method::POST, "/v1/events", &keyed(key))).await;
@@ -637,7 +637,7 @@ fn keyed(key: &str) -> Value {
     json!({"type": CREATED, "source": "test", "subject": key, "tenant": TENANT, "data": {"key": key}})
 }
 
-/// Every key that begins so is in one event.
+/// Every key with this prefix is in one event.
 async fn expect_once(server: &Server, count: usize, begin: &str) {
     let (mut offset, mut keys) = (0, Vec::new());
     let deadline = Deadline::begin();

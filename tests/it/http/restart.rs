@@ -1,4 +1,4 @@
-//! Ending: what was acknowledged is there, what waits is answered, and the exit is a clean one.
+//! Shutdown: acknowledged events are stored, parked requests get a response, and the exit code is clean.
 
 use super::{CREATED, Deadline, Server, TOPIC, event};
 use reqwest::Method;
@@ -22,8 +22,8 @@ async fn sigterm_under_load_keeps_every_acknowledged_event() {
                 let mut kept = Vec::new();
                 loop {
                     let body = event(CREATED, &format!("client-{client}"));
-                    // Seen once: the client's library waited on for a connection that was gone, and so was the server. It
-                    // was not told anything, so it counts as refused.
+                    // Seen once: the client's library kept waiting for a connection after the connection and the server
+                    // were gone. It received no response, so it counts as refused.
                     let sent = http.post(&url).json(&body).timeout(ANSWER_MAX).send().await;
                     match sent {
                         Ok(response) if response.status() == 201 => {
@@ -35,7 +35,7 @@ async fn sigterm_under_load_keeps_every_acknowledged_event() {
                             assert_eq!(response.status(), 503);
                             return kept;
                         }
-                        // A refused or closed connection is a clear refusal too: nothing of the answer was sent.
+                        // A refused or closed connection is a clear refusal too: no part of the response was sent.
                         Err(error) => {
                             assert!(error.is_connect() || error.is_request() || error.is_timeout(), "{error:?}");
                             return kept;
@@ -59,7 +59,7 @@ async fn sigterm_under_load_keeps_every_acknowledged_event() {
     assert!(status.success(), "{status}");
     let server = Server::start_in(folder, &[]);
     for id in &kept {
-        assert_eq!(server.get(&format!("/v1/events/{id}")).await.0, 200, "{id} is gone");
+        assert_eq!(server.get(&format!("/v1/events/{id}")).await.0, 200, "{id} is lost");
     }
 }
 
@@ -73,10 +73,10 @@ async fn a_waiting_poll_is_answered_when_the_server_drains() {
     let request = server.request(Method::GET, &format!("/v1/events:poll?consumer_id={id}&offset=0&timeout=30"));
     let stream = server.request(Method::GET, &format!("/v1/events:stream?topic={TOPIC}")).send().await.unwrap();
     let poll = tokio::spawn(async move { super::answer(request).await });
-    // Once its consumer was seen, the poll is in the server's hands.
+    // When its consumer has been seen, the server has received the poll.
     let deadline = Deadline::begin();
     while server.get(&format!("/v1/consumers/{id}")).await.1["data"]["lastSeenAt"] == consumer["data"]["lastSeenAt"] {
-        assert!(!poll.is_finished(), "it did not wait");
+        assert!(!poll.is_finished(), "the poll did not wait");
         deadline.check("a sign of the consumer");
     }
     server.terminate();
@@ -90,7 +90,7 @@ async fn a_waiting_poll_is_answered_when_the_server_drains() {
 #[tokio::test]
 async fn a_log_line_that_cannot_be_written_ends_nothing() {
     let folder = tempfile::TempDir::new().unwrap();
-    // A disk that is full, to which standard error goes.
+    // A full disk, as the target of standard error.
     std::os::unix::fs::symlink("/dev/full", folder.path().with_extension("log")).unwrap();
     let server = Server::start_in(folder, &[]);
     server.register(CREATED).await;

@@ -66,7 +66,7 @@ async fn deleted_and_made_again(streaming: Value) {
     if streaming.get("type") == Some(&json!("memory")) {
         return;
     }
-    // The same after a restart, from the checkpoint or the log.
+    // The result is the same after a restart, from the checkpoint or from the log.
     for keeps_state in [true, false] {
         server.terminate();
         let (_, folder) = server.wait();
@@ -123,7 +123,7 @@ async fn what_uses_a_topic_keeps_it_unless_it_goes_by_force() {
     let key = |request: reqwest::RequestBuilder| answer(request.header("idempotency-key", "k1"));
     let path = format!("/v1/topics/{ORDERS}?force=true");
     assert_eq!(key(server.request(Method::DELETE, &path)).await.0, 204);
-    assert_eq!(key(server.request(Method::DELETE, &path)).await.0, 204, "said again under the same key");
+    assert_eq!(key(server.request(Method::DELETE, &path)).await.0, 204, "repeated under the same key");
     for path in ["/v1/subscriptions/mail", "/v1/projections/table", &consumer, "/v1/consumer-groups/billing"] {
         expect_problem(server.get(path).await, 404, "EVENT_BROKER_NOT_FOUND");
     }

@@ -1,5 +1,5 @@
-//! The document told true by the server: every operation is asked with its own examples, and every answer is held against
-//! what the document says of it.
+//! Checks the document against the server: each operation is called with its own examples, and each response is
+//! validated against the document.
 
 use super::{ApiDocument, ApiOperation, expect_valid};
 use crate::http::{Server, TOPIC, answer};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Operations that others rest on, in their order; the rest follows.
+/// Operations that others depend on, in order; the rest follows.
 const FIRST: [&str; 11] = [
     "registerTopic",
     "registerEventType",
@@ -23,7 +23,7 @@ const FIRST: [&str; 11] = [
     "createSubscription",
     "createPool",
 ];
-/// Operations that end something, in their order.
+/// Operations that end something, in order.
 const LAST: [&str; 11] = [
     "finaliseVersion",
     "deprecateVersion",
@@ -37,7 +37,7 @@ const LAST: [&str; 11] = [
     "deleteHandler",
     "deleteTopic",
 ];
-/// Headers an answer has only where the document says so.
+/// Headers that a response has only where the document says so.
 const TELLING: [&str; 11] = [
     "location",
     "idempotent-replayed",
@@ -52,49 +52,49 @@ const TELLING: [&str; 11] = [
     "content-security-policy",
 ];
 
-/// A group that nobody reads for.
+/// A group without members.
 const UNUSED_GROUP: &str = "unused";
-/// A topic that nothing uses.
+/// A topic that is not in use.
 const UNUSED_TOPIC: &str = "unused.topic";
 /// An archived event type without events.
 const UNUSED_TYPE: &str = "unused.type";
-/// Claims that are there to be released.
+/// Claims to release.
 const RELEASES: usize = 30;
-/// Dead letters that are there to be discarded.
+/// Dead letters to discard.
 const LETTERS: usize = 30;
-/// Tasks that are there to be dealt with.
+/// Tasks to operate on.
 const TASKS: usize = 60;
 
-/// A server, its document, and how to ask.
+/// A server, its document, and the client to call it.
 struct DocumentClient {
     server: Server,
     document: ApiDocument,
-    /// A consumer that lives, instead of the one in the examples.
+    /// A live consumer, used instead of the one in the examples.
     consumer: String,
-    /// What stands in for the claims and dead letters of the examples.
+    /// Used instead of the claims and dead letters of the examples.
     work: ExampleWork,
 }
 
-/// Claims and dead letters of events that are there.
+/// Claims and dead letters of events that exist.
 #[derive(Default)]
 struct ExampleWork {
-    /// To be kept, to be finished, to be given back: id and token.
+    /// To keep, to finish, to release: id and token.
     claims: Vec<(String, u64)>,
-    /// To be released, each once; every request asks for its claim twice, for its path and for its body.
+    /// To release, each once; every request takes its claim twice, once for its path and once for its body.
     releases: Vec<(String, u64)>,
     released: AtomicUsize,
     letters: Vec<String>,
-    /// How many letters were discarded so far.
+    /// The number of letters that were discarded so far.
     discarded: AtomicUsize,
-    /// Tasks that wait for a time that does not come, each to be dealt with once.
+    /// Tasks scheduled for a time that does not come; each can be used once.
     tasks: Vec<String>,
     dealt_with: AtomicUsize,
-    /// How many subscriptions were made so far.
+    /// The number of subscriptions that were created so far.
     subscribed: AtomicUsize,
 }
 
 impl ExampleWork {
-    /// Gives up enough work for every test to discard as often as it likes.
+    /// Creates enough dead letters for every test to discard as often as it needs.
     async fn begin(server: &Server, event: &Value) -> Self {
         let events: Vec<_> = (0..LETTERS + RELEASES + 3)
             .map(|n| {
@@ -136,7 +136,7 @@ impl ExampleWork {
         work
     }
 
-    /// The claim an operation is about.
+    /// The claim that an operation uses.
     fn claim_for(&self, operation: &str) -> &(String, u64) {
         if operation == "releaseClaim" {
             return &self.releases[self.released.fetch_add(1, Ordering::Relaxed) / 2];
@@ -148,7 +148,7 @@ impl ExampleWork {
         }]
     }
 
-    /// The letter an operation is about; one can be discarded once.
+    /// The letter that an operation uses; each letter can be discarded once.
     fn letter_for(&self, operation: &str) -> &str {
         match operation {
             "discardDeadLetter" => &self.letters[1 + self.discarded.fetch_add(1, Ordering::Relaxed)],
@@ -158,12 +158,12 @@ impl ExampleWork {
 }
 
 impl ExampleWork {
-    /// A task that nobody has dealt with yet.
+    /// A task that was not used yet.
     fn task(&self) -> &str {
         &self.tasks[self.dealt_with.fetch_add(1, Ordering::Relaxed)]
     }
 
-    /// Asks for enough tasks for every test.
+    /// Requests enough tasks for every test.
     async fn wait_for_tasks(&mut self, server: &Server) {
         let task = json!({"code": "late", "target": "https://hooks.invalid/", "payload": 1, "scheduledFor": "2099-01-01T00:00:00Z"});
         for _ in 0..TASKS {
@@ -197,7 +197,7 @@ impl DocumentClient {
         asking
     }
 
-    /// All of them, in an order that works.
+    /// All operations, in an order that works.
     fn operations(&self) -> Vec<ApiOperation> {
         let mut operations = self.document.operations();
         let place = |ids: &[&str], id: &str| ids.iter().position(|known| *known == id);
@@ -205,7 +205,7 @@ impl DocumentClient {
         operations
     }
 
-    /// The operation with the examples of its path, its body and the parameters it cannot do without, and with `more`.
+    /// The operation with the examples of its path, its body and its required parameters, and with `more`.
     fn request(&self, operation: &ApiOperation, more: &[(&str, &str)]) -> RequestBuilder {
         let request = self.without_body(operation, more);
         let body = &operation.spec["requestBody"]["content"]["application/json"]["example"];
@@ -215,12 +215,12 @@ impl DocumentClient {
         }
     }
 
-    /// The example of a body, with what is true of this server.
+    /// The example of a body, adjusted to this server.
     fn working(&self, operation: &ApiOperation, body: &Value) -> Value {
         let mut body = body.clone();
         match operation.id.as_str() {
             "commitOffset" => body["offset"] = json!(1),
-            // The first one has the code of the examples; no two have the same.
+            // The first one has the code of the examples; no two have the same code.
             "createSubscription" => match self.work.subscribed.fetch_add(1, Ordering::Relaxed) {
                 0 => (),
                 number => body["code"] = json!(format!("another-{number}")),
@@ -259,7 +259,7 @@ impl DocumentClient {
                     path = path.replace(&format!("{{{name}}}"), self.work.task());
                 }
                 "path" => path = path.replace(&format!("{{{name}}}"), &encoded(&example)),
-                // Nothing comes within the test; nobody is to wait for it.
+                // No event arrives during the test, so the request must not wait.
                 "query" if name == "timeout" => query.push("timeout=0".to_owned()),
                 "query" if more.iter().any(|(other, _)| *other == name) || !needed => (),
                 "query" if name == "offset" => query.push("offset=0".to_owned()),
@@ -270,7 +270,7 @@ impl DocumentClient {
         self.server.request(operation.method.clone(), &format!("{path}?{}", query.join("&")))
     }
 
-    /// Holds an answer against the document; answers its status and its body.
+    /// Validates a response against the document; returns its status and its body.
     async fn check(&self, operation: &ApiOperation, response: Response) -> (StatusCode, Value) {
         let status = response.status();
         let what = format!("{} {}: {status}", operation.method, operation.path);
@@ -304,7 +304,7 @@ impl DocumentClient {
             true => serde_json::from_slice(&bytes).unwrap(),
             false => json!(String::from_utf8_lossy(&bytes)),
         };
-        // The document of this very server is larger than its schema; everything else is named.
+        // The document that this server returns has more members than its schema names; every other schema is complete.
         let validator = match operation.id == "getDocument" {
             true => self.document.validator(&content["schema"]),
             false => self.document.strict_validator(&content["schema"]),
@@ -322,7 +322,7 @@ fn encoded(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
 
-/// An example as it stands in an address: the first of several.
+/// An example as it is written in an address: the first of several.
 fn text_of(example: &Value) -> String {
     match example {
         Value::String(text) => text.clone(),
@@ -335,7 +335,7 @@ fn text_of(example: &Value) -> String {
 async fn every_operation_answers_its_own_example_as_described() {
     let asking = DocumentClient::begin().await;
     for operation in asking.operations() {
-        // A page that leads elsewhere is followed by the client; what it leads to is asked by itself.
+        // The client follows a redirect; the target is tested by its own operation.
         if operation.spec["responses"].get("303").is_some() {
             continue;
         }
@@ -386,7 +386,7 @@ async fn every_parameter_is_taken_with_its_example() {
                 continue;
             }
             let (status, body) = asking.ask(&operation, request).await;
-            // Nobody moves the checkpoint, and what ends something ends it once.
+            // The checkpoint does not move, and an operation that ends something can do so only once.
             let waits = name == "waitFor" || operation.id == "waitForProjection";
             let refused = waits && status == 504 || LAST.contains(&operation.id.as_str());
             assert!(status.is_success() || refused, "{} {}, {name}: {status} {body}", operation.method, operation.path);
@@ -428,7 +428,7 @@ async fn a_method_that_is_not_in_the_document_is_not_allowed() {
         let there: BTreeSet<_> =
             operations.iter().filter(|it| it.path == operation.path).map(|it| it.method.as_str()).collect();
         for method in ["GET", "POST", "PUT", "PATCH", "DELETE", "TRACE", "OPTIONS"] {
-            // A group's name may end like a verb, so that asking for it is asking for a group.
+            // A group's name may end like a verb, so a request for it is a request for a group.
             if there.contains(method) || method == "GET" && operation.id == "resetConsumerGroup" {
                 continue;
             }
@@ -480,7 +480,7 @@ async fn a_list_does_not_pass_for_an_object() {
         if media.is_null() || operation.id == "importEvents" {
             continue;
         }
-        // The parser would read it as the members in their order.
+        // The parser would otherwise read an array as the members in order.
         let request = asking.without_body(&operation, &[]).json(&json!([null, null]));
         let (status, problem) = asking.ask(&operation, request).await;
         assert_eq!((status.as_u16(), &problem["errors"][0]["pointer"]), (422, &json!("")), "{}", operation.id);
@@ -492,7 +492,7 @@ async fn an_event_under_a_deprecated_version_is_told_so_as_described() {
     let asking = DocumentClient::begin().await;
     let operations = asking.operations();
     let named = |id: &str| operations.iter().find(|it| it.id == id).unwrap();
-    // The example's type has 1.0 by its `dataSchema`; finalising 1.1 deprecates it.
+    // The example's type has version 1.0 through its `dataSchema`; finalising 1.1 deprecates it.
     let (status, version) = asking.ask(named("finaliseVersion"), asking.request(named("finaliseVersion"), &[])).await;
     assert_eq!((status.as_u16(), &version["status"]), (200, &json!("CURRENT")));
     let publish = named("publishEvent");

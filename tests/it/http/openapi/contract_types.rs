@@ -1,4 +1,4 @@
-//! The document told true by the contract: its types and the schemas take and show the same.
+//! Checks the document against the contract: its types and the schemas accept and produce the same JSON.
 
 use super::{ApiDocument, expect_valid};
 use crate::http::Server;
@@ -195,7 +195,7 @@ async fn schemas_know_every_member_of_the_contracts_types_and_no_other() {
     check.request("ConsumerInput", &all_members_of_a_consumer());
     check.answer("Event", &stored(all_members_of_an_event()));
     check.answer("Topic", &Topic { definition: all_members_of_a_topic(), created_at });
-    // As the registry has it: the versions stand beside the definition, not in it.
+    // As in the registry: the versions are beside the definition, not in it.
     let definition = NewEventType { versions: Vec::new(), ..all_members_of_an_event_type() };
     check.answer("EventType", &EventType { definition, created_at, versions: vec![version()], archived: true });
     check.answer("Consumer", &consumer());
@@ -298,7 +298,8 @@ async fn schemas_of_claims_and_dead_letters_know_every_member_and_no_other() {
 struct SchemaChecker<'a>(&'a ApiDocument);
 
 impl SchemaChecker<'_> {
-    /// A type of requests: everything it can say fits the schema, and everything the schema says it can read.
+    /// A type of requests: everything it can write matches the schema, and it can read everything that the schema
+    /// allows.
     fn request<T: Serialize + DeserializeOwned>(&self, name: &str, full: &T) {
         let full = self.answer(name, full);
         let schema = self.0.schema(name);
@@ -314,7 +315,7 @@ impl SchemaChecker<'_> {
         }
         for (member, specified) in schema["properties"].as_object().unwrap() {
             let validator = self.0.validator(specified);
-            // What must be there is refused later where it is null; what may be left out is read, or refused, here.
+            // A null for a required member is refused later; for an optional member it is read, or refused here.
             let nothing = (!needed.contains(member)).then_some(Value::Null);
             for value in [full[member].clone()].into_iter().chain(nothing) {
                 let mut with = least.clone();
@@ -325,15 +326,15 @@ impl SchemaChecker<'_> {
         }
     }
 
-    /// A type of answers: everything it can say fits the schema, and the schema says no more than that.
+    /// A type of responses: everything it can write matches the schema, and the schema allows no more than that.
     fn answer<T: Serialize>(&self, name: &str, full: &T) -> Value {
         let full = serde_json::to_value(full).unwrap();
         let schema = self.0.schema(name);
-        // All members at once may be more than the rules between them let through.
+        // All members at once may break the rules between them.
         let mut without_rules = schema.clone();
         without_rules.as_object_mut().unwrap().retain(|word, _| word != "if" && word != "then");
         expect_valid(&self.0.strict_validator(&without_rules), &full, name);
-        // `contextData` is read and never written: it becomes `context`.
+        // `contextData` is read and never written: it is converted to `context`.
         for member in schema["properties"].as_object().unwrap().keys().filter(|member| *member != "contextData") {
             assert!(full.get(member).is_some(), "{name} has no {member}");
         }
@@ -349,12 +350,12 @@ fn names(list: &Value) -> Vec<String> {
     list.as_array().into_iter().flatten().map(|name| name.as_str().unwrap().to_owned()).collect()
 }
 
-/// What a pattern makes is taken; what is taken, of texts that look alike, the pattern matches, unless it has numbers of
-/// more than `digits_max` digits.
+/// The parser accepts every text that the pattern generates. Of similar texts, the pattern matches each one that the
+/// parser accepts, unless it has numbers of more than `digits_max` digits.
 fn expect_same(pattern: &str, digits_max: usize, taken: impl Fn(&str) -> bool) {
     let absurd = Regex::new(&format!("[0-9]{{{}}}", digits_max + 1)).unwrap();
     let regex = Regex::new(pattern).unwrap();
-    // The generator wants no anchors, and must not repeat without end.
+    // The generator rejects anchors, and must not repeat without end.
     let bare = pattern.trim_start_matches('^').trim_end_matches('$').replace("]*", "]{0,3}").replace(")*", "){0,2}");
     let bare = bare.replace("]+", "]{1,5}").replace("{4,}", "{4,9}");
     let made = string_regex(&bare).unwrap();

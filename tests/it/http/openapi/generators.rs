@@ -1,10 +1,10 @@
-//! What generators of clients stumble over, although OpenAPI 3.1 allows it (openapi-generator, oapi-codegen).
+//! Constructs that OpenAPI 3.1 allows but client generators fail on (openapi-generator, oapi-codegen).
 
 use super::ApiDocument;
 use crate::http::Server;
 use serde_json::Value;
 
-/// Calls `look` with every schema below a value, and where it stands.
+/// Calls `look` with every schema below a value, and its place.
 fn each_schema(value: &Value, place: &str, look: &mut impl FnMut(&str, &Value)) {
     match value {
         Value::Object(members) => {
@@ -21,7 +21,7 @@ fn each_schema(value: &Value, place: &str, look: &mut impl FnMut(&str, &Value)) 
     }
 }
 
-/// Whether a member holds JSON that is no schema.
+/// Whether a member holds JSON that is not a schema.
 fn is_data(name: &str) -> bool {
     ["example", "examples", "value", "default", "enum"].contains(&name)
 }
@@ -64,7 +64,7 @@ async fn words_have_letters_to_make_a_name_of() {
     assert!(odd.is_empty(), "{odd:#?}");
 }
 
-/// openapi-generator takes the alternatives for the whole schema, and loses the members beside them.
+/// openapi-generator reads the alternatives as the whole schema, and loses the members beside them.
 #[tokio::test]
 async fn no_alternatives_stand_beside_members() {
     let document = ApiDocument::of(&Server::start(&[])).await;
@@ -87,7 +87,8 @@ async fn no_schema_is_named_like_the_constructor_of_another() {
     assert!(odd.is_empty(), "{odd:?}");
 }
 
-/// Without a name, oapi-codegen's types of a shared parameter are undefined, and openapi-generator's Go takes no default.
+/// Without a name, oapi-codegen leaves the types of a shared parameter undefined, and openapi-generator's Go rejects a
+/// default.
 #[tokio::test]
 async fn the_alternatives_of_a_parameter_have_a_name() {
     let document = ApiDocument::of(&Server::start(&[])).await;
@@ -100,7 +101,7 @@ async fn the_alternatives_of_a_parameter_have_a_name() {
     assert!(odd.is_empty(), "{odd:#?}");
 }
 
-/// A whole number without a format is taken for one of 32 bits.
+/// A generator reads a whole number without a format as a 32-bit integer.
 #[tokio::test]
 async fn large_numbers_are_said_to_have_64_bits() {
     let document = ApiDocument::of(&Server::start(&[])).await;
@@ -119,7 +120,7 @@ async fn shared_parameters_are_not_named_like_schemas() {
     let document = ApiDocument::of(&Server::start(&[])).await;
     let names = |kind: &str| {
         let all = document.0["components"][kind].as_object().unwrap().keys();
-        // As a generator makes a type's name of it.
+        // The type name that a generator derives from it.
         all.map(|name| name.to_lowercase().replace(['-', '_', '.'], "")).collect::<Vec<_>>()
     };
     let (schemas, parameters) = (names("schemas"), names("parameters"));

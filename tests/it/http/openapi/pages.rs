@@ -1,4 +1,4 @@
-//! The pages for people, as a browser loads them: compressed, and once.
+//! The HTML pages, as a browser loads them: compressed, and once.
 
 use crate::http::raw_http::{RawConnection, ask};
 use crate::http::{CREATED, Server, TOPIC, event};
@@ -44,7 +44,7 @@ async fn files_that_nobody_reads_leave_the_room_for_answers_to_readers() {
     let mut large = event(CREATED, "large");
     large["data"] = json!({"text": "x".repeat(500_000)});
     assert_eq!(server.post("/v1/events", &large).await.0, 201);
-    // More than the system takes for each of them, so that some of it stays with the server.
+    // More than the system buffers for each connection, so that a part stays in the server.
     let mut unread: Vec<_> = (0..10).map(|_| RawConnection::to(&server)).collect();
     for wire in &mut unread {
         (0..8).for_each(|_| wire.request("GET", "/docs/swagger-ui-bundle.js", &[], b""));

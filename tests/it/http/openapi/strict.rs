@@ -1,5 +1,5 @@
-//! `gts.profile: strict` on every operation of the document that takes an identifier: each place where one may stand, in
-//! path, query and body, is found in the document and tried.
+//! `gts.profile: strict` on every operation of the document that takes an identifier: the test finds each place where
+//! an identifier may be written, in path, query and body, and tries it.
 
 use super::{ApiDocument, ApiOperation};
 use crate::http::{CREATED, Server, TENANT, TOPIC};
@@ -8,12 +8,12 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// An identifier as the specification has it.
+/// An identifier in the form of the specification.
 const STRICT: &str = "gts.hx.core.events.topic.v1~acme.shop.main.orders.v1~";
-/// Identifiers that a relaxed broker takes.
+/// Identifiers that a relaxed broker accepts.
 const RELAXED: [&str; 3] = ["order.created", "gts.x.test1.events.v1~", "gts.order.created.v1"];
 
-/// The document, and how identifiers are told in it.
+/// The document, and how it marks identifiers.
 struct IdentifierPlaces {
     document: ApiDocument,
     patterns: BTreeSet<String>,
@@ -36,7 +36,7 @@ impl IdentifierPlaces {
         schema["pattern"].as_str().is_some_and(|pattern| self.patterns.contains(pattern))
     }
 
-    /// Where identifiers may stand in a body like this example, lists taken at their first item.
+    /// The places of identifiers in a body like this example; of a list, the first item.
     fn in_body(&self, schema: &Value, example: &Value, pointer: &str, found: &mut Vec<(String, bool)>) {
         let schema = self.document.at(schema);
         if self.is_identifier(schema) {
@@ -73,7 +73,7 @@ fn put(body: &mut Value, (pointer, is_list): &(String, bool), id: &str) {
     }
 }
 
-/// Sends a request with these parameters instead of the examples; answers what was said.
+/// Sends a request with these parameters instead of the examples; returns the response.
 async fn ask(
     server: &Server,
     places: &IdentifierPlaces,
@@ -111,7 +111,7 @@ async fn ask(
     }
     let response = request.send().await.unwrap();
     let status = response.status().as_u16();
-    // A stream that is not refused does not end.
+    // A stream that is accepted does not end.
     let is_stream = response.headers().get("content-type").is_some_and(|media| media == "text/event-stream");
     (status, if is_stream { String::new() } else { response.text().await.unwrap() })
 }
@@ -170,7 +170,8 @@ async fn a_strict_broker_takes_strict_identifiers_only_wherever_one_may_stand() 
     assert!(in_addresses >= 30 && in_bodies >= 20, "only {in_addresses} and {in_bodies} places were found");
 }
 
-/// The schema and the example of a body. Lines are told by their first one, as events are published.
+/// The schema and the example of a body. Line-delimited bodies use the schema of a line, which is that of a published
+/// event.
 fn body<'a>(places: &'a IdentifierPlaces, content: &'a Value) -> (&'a Value, Value) {
     match &content["example"] {
         Value::String(lines) => {
@@ -191,7 +192,7 @@ fn shortened(example: &Value) -> Value {
     }
 }
 
-/// A body that a strict broker takes, where the operation has one.
+/// A body that a strict broker accepts, if the operation has one.
 fn body_of<'a>(places: &'a IdentifierPlaces, operation: &'a ApiOperation) -> Option<(&'a str, String)> {
     let (media, content) = operation.spec["requestBody"]["content"].as_object()?.iter().next()?;
     let (schema, mut example) = body(places, content);
@@ -226,7 +227,7 @@ async fn a_strict_broker_reads_the_headers_of_a_binary_cloud_event_strictly() {
     }
 }
 
-/// A log that is older than the setting still opens, and what is in it is still delivered in full.
+/// A log written before the setting was changed still opens, and its events are still delivered in full.
 #[tokio::test]
 async fn what_was_stored_before_the_profile_became_strict_is_read_as_it_is() {
     let server = Server::start(&[]);

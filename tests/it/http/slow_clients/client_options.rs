@@ -1,4 +1,4 @@
-//! Courtesies: what a client may ask for beyond its answer, and gets only when it asks.
+//! Optional features: what a client gets only when it requests it, beyond the plain response.
 
 use super::is_served;
 use crate::http::raw_http::ask;
@@ -78,7 +78,7 @@ fn web_pages_may_call_when_the_configuration_says_so() {
     assert!(reply.header("access-control-allow-headers").is_some());
     let reply = ask(&server, "GET", "/v1/topics", &[("origin", "https://console.example")], b"");
     assert_eq!((reply.status, reply.header("access-control-allow-origin")), (200, Some("https://console.example")));
-    // A refusal can be read by the page too.
+    // The page can read an error response too.
     let reply = ask(&server, "GET", "/v1/events", &[("origin", "https://console.example")], b"");
     assert_eq!((reply.status, reply.header("access-control-allow-origin")), (400, Some("https://console.example")));
     let reply = ask(&server, "GET", "/v1/topics", &[("origin", "https://elsewhere.example")], b"");
@@ -104,10 +104,10 @@ fn a_trace_goes_through_the_answer_the_problem_and_the_log() {
         let reply = ask(&server, "GET", target, &[("traceparent", &parent)], b"");
         assert_eq!((reply.status, reply.header("x-trace-id")), (status, Some(ID)));
         assert!(reply.header("traceparent").is_some_and(|parent| parent.starts_with(&format!("00-{ID}-"))));
-        assert!(reply.header("traceparent") != Some(&parent), "our place in the trace is another");
+        assert!(reply.header("traceparent") != Some(&parent), "the server has its own span in the trace");
         assert!(status == 200 || reply.json()["traceId"] == ID);
     }
-    // One that is no trace is not passed on.
+    // A value that is not a valid trace context is not passed on.
     let ids = [("traceparent", "00-nonsense"), ("x", "y")].map(|header| {
         let reply = ask(&server, "GET", "/v1/topics", &[header], b"");
         reply.header("x-trace-id").unwrap().to_owned()
@@ -120,7 +120,7 @@ fn a_trace_goes_through_the_answer_the_problem_and_the_log() {
     assert_eq!(traced, 3, "{logged}");
 }
 
-/// What a server that was asked to stop has logged.
+/// The log of a server after it was stopped.
 fn wait_and_read(server: Server) -> String {
     let log = server.log_path();
     let (status, _folder) = server.wait();
