@@ -1,8 +1,8 @@
 //! The examples of the HTTP contract: every printed request and response, sent to the real program.
 //!
-//! - The files beside this one are the seed's own blocks, byte for byte.
-//! - An answer has every member that is printed, with the printed value unless the broker assigns it, and beyond those
-//!   only members that are named here.
+//! - The files beside this one are the printed blocks of the contract, byte for byte.
+//! - A response has every printed member, with the printed value unless the broker assigns it, and beyond those only
+//!   members that are named here.
 
 use super::{CREATED, Server, TENANT, TOPIC, answer, event, expect_problem};
 use reqwest::{Method, Response, StatusCode};
@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 const USERS: &str = "gts.hx.core.events.topic.v1~vendor.users.v1";
 const UPDATED: &str = "gts.hyperspot.core.events.type.v1~vendor.tenants.tenant_updated.v1";
 const SUBJECT: &str = "1053828c-57b1-4c2b-97dc-ccff6225651e";
-/// What our events have beyond the printed ones.
+/// The members that the broker's events have beyond the printed ones.
 const MORE_OF_EVENTS: &[&str] = &["topic", "position", "aggregateSequence", "dataVersion"];
-/// What the broker assigns.
+/// The members that the broker assigns.
 const ASSIGNED: &[&str] = &["createdAt", "sequence"];
 
 macro_rules! printed {
@@ -22,7 +22,7 @@ macro_rules! printed {
     };
 }
 
-/// Holds an answer against the printed one. `assigned` members have the printed type; `more` may be there besides.
+/// Compares a response with the printed one. `assigned` members have the printed type; `more` may be present as well.
 fn same(answer: &Value, printed: &Value, assigned: &[&str], more: &[&str]) {
     match (answer, printed) {
         (Value::Object(members), Value::Object(expected)) => {
@@ -49,7 +49,7 @@ fn kind_of(value: &Value) -> &'static str {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
-        // Times have the printed form too.
+        // Times have the printed format too.
         Value::String(text) if text.len() == 24 && text.ends_with('Z') => "a time",
         Value::String(_) => "text",
         Value::Array(_) => "a list",
@@ -61,14 +61,14 @@ fn value(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-/// A printed thing as one asks for it: without what the broker assigns.
+/// A printed resource as a request: without what the broker assigns.
 fn asked(text: &str, assigned: &[&str]) -> Value {
     let mut value = value(text);
     assigned.iter().for_each(|name| drop(value.as_object_mut().unwrap().remove(*name)));
     value
 }
 
-/// Sends a printed body as it is printed.
+/// Sends a printed body unchanged.
 async fn send(server: &Server, path: &str, body: &'static str) -> Response {
     let request = server.request(Method::POST, path).header("content-type", "application/json").body(body);
     request.send().await.unwrap()
@@ -78,7 +78,7 @@ async fn taken(response: Response) -> (StatusCode, Value) {
     (response.status(), response.json().await.unwrap())
 }
 
-/// A server that knows the seed's two event types, the first with its schema as printed.
+/// A server with the two event types of the contract, the first with its schema as printed.
 async fn server(arguments: &[&str]) -> Server {
     let server = Server::start(arguments);
     let (status, made) = server.post("/v1/event-types", &asked(printed!("event_type"), &["createdAt"])).await;
@@ -89,7 +89,7 @@ async fn server(arguments: &[&str]) -> Server {
     server
 }
 
-/// The topic of the seed's listing, as one registers it.
+/// The topic of the printed listing, as a registration request.
 fn users_topic() -> Value {
     let mut topic = value(printed!("topics"))["topics"][0].take();
     topic.as_object_mut().unwrap().remove("createdAt");
@@ -102,7 +102,7 @@ async fn topics_are_listed_as_printed_on_file_and_on_memory() {
         let server = Server::start(&["--storage", storage]);
         let (status, made) = server.post("/v1/topics", &users_topic()).await;
         assert_eq!(status, 201, "{storage}: {made}");
-        assert_eq!(server.post("/v1/topics", &users_topic()).await.0, 200, "the same again");
+        assert_eq!(server.post("/v1/topics", &users_topic()).await.0, 200, "the same request repeated");
         let (status, list) = server.get(&format!("/v1/topics?topic={USERS}")).await;
         assert_eq!(status, 200);
         same(&list, &value(printed!("topics")), &["createdAt"], &["page_info"]);
@@ -174,7 +174,7 @@ fn dense(segments: &[Value]) {
     }
 }
 
-/// One segment at a time, forwards, back, and the other way round.
+/// Reads one segment at a time, forwards and backwards, in both sort orders.
 async fn walk(server: &Server, path: &str, segments: &[Value]) {
     let mut backwards = segments.to_vec();
     backwards.reverse();
@@ -209,11 +209,11 @@ async fn an_event_is_published_as_printed_and_a_repetition_is_a_duplicate() {
     let again = send(&server, "/v1/events", printed!("publish")).await;
     assert_eq!(again.headers()["idempotent-replayed"], "true");
     assert_eq!(taken(again).await, (StatusCode::OK, stored.clone()));
-    // The key leaves `data` out: the sample of the data model has the same key and another address.
+    // The key does not include `data`: the sample of the data model has the same key and another address.
     let other = asked(printed!("event"), ASSIGNED);
     let (status, first) = server.post("/v1/events", &other).await;
     assert_eq!((status.as_u16(), &first), (200, &stored));
-    // A producer of its own has keys of its own.
+    // Another producer has its own keys.
     let request = server.request(Method::POST, "/v1/events").header("Producer-Id", "instance-7").json(&other);
     let (status, new) = answer(request).await;
     assert_eq!(status, 201, "{new}");
@@ -240,14 +240,15 @@ async fn a_batch_over_two_topics_stores_one_and_refuses_the_other_as_printed() {
     server.post("/v1/event-types", &json!({"id": UPDATED, "topic": USERS, "dataSchema": schema})).await;
     let (status, answer) = taken(send(&server, "/v1/events:batch", printed!("batch")).await).await;
     assert_eq!(status, 207, "{answer}");
-    // The printed answer's event is not the printed request's: of the event we hold the members, of the rest the values.
+    // The printed response's event is not the printed request's: the test compares the members of the event, and the
+    // values of the rest.
     let assigned = ["createdAt", "sequence", "id", "source", "detail"];
     let more = [MORE_OF_EVENTS, &["errors"]].concat();
     same(&answer, &value(printed!("batch_results")), &assigned, &more);
     assert_eq!(answer["data"]["results"][0]["event"]["id"], "829501ea-99dd-484f-a227-3e958747b8ea");
     let pointers = &answer["data"]["results"][1]["error"]["errors"];
     assert_eq!((pointers.as_array().unwrap().len(), &pointers[0]["pointer"]), (1, &json!("/data")), "{answer}");
-    // Per topic the write is atomic: a sibling of the refused one is not written either.
+    // Per topic the write is atomic: another event for the topic of the refused one is not written either.
     let mut batch = value(printed!("batch"));
     let mut sibling = batch["events"][1].clone();
     (sibling["id"], sibling["data"]["name"]) = (json!("78d4c214-f688-43d7-9b1c-164ea146cda1"), json!("n"));
@@ -267,7 +268,7 @@ async fn events_are_listed_as_printed() {
     assert_eq!(status, 200);
     let more = [MORE_OF_EVENTS, &["tenant", "traceParent", "nextOffset", "tail"]].concat();
     same(&page, &value(printed!("listed")), ASSIGNED, &more);
-    // The printed request itself, beyond the tail.
+    // The printed request unchanged, beyond the tail.
     let (status, page) = server.get(&format!("/v1/events?topic={TOPIC}&offset=10000&limit=50")).await;
     assert_eq!((status.as_u16(), &page["items"], &page["tail"]), (200, &json!([]), &json!(1)));
 }
@@ -288,7 +289,7 @@ async fn a_poll_is_answered_as_printed_when_the_event_comes() {
     printed["items"][0]["sequence"] = json!(2);
     let more = [MORE_OF_EVENTS, &["tenant", "nextOffset", "tail"]].concat();
     same(&page, &printed, &["createdAt"], &more);
-    // When the time is up: 200 with an empty array, not 408.
+    // At the time-out: 200 with an empty array, not 408.
     let (status, page) = server.get(&format!("/v1/events:poll?topic={TOPIC}&offset=2&timeout=0&limit=25")).await;
     assert_eq!((status.as_u16(), &page["items"]), (200, &json!([])));
 }
@@ -352,7 +353,7 @@ async fn every_documented_error_code_is_answered_with_its_problem() {
     ] {
         expect_problem(server.post("/v1/events", &body).await, status, code);
     }
-    assert_eq!(server.post("/v1/events", &with("sequence", json!(2))).await.0, 201, "exactly the next one is taken");
+    assert_eq!(server.post("/v1/events", &with("sequence", json!(2))).await.0, 201, "only the next one is accepted");
     expect_problem(server.get(&format!("/v1/events/{TENANT}")).await, 404, "EVENT_BROKER_NOT_FOUND");
     let large = json!({"events": vec![with("id", json!(SUBJECT)); 101]});
     expect_problem(server.post("/v1/events:batch", &large).await, 400, "EVENT_BROKER_BATCH_TOO_LARGE");

@@ -1,4 +1,4 @@
-//! CloudEvents 1.0 over HTTP: structured, batched and binary in; structured and batched out; nothing lost on the way.
+//! CloudEvents 1.0 over HTTP: structured, batched and binary in; structured and batched out; no attribute is lost.
 
 use super::{CREATED, Server, TENANT, TOPIC, answer, event, expect_problem};
 use reqwest::{Method, Response};
@@ -13,7 +13,7 @@ async fn server() -> Server {
     server
 }
 
-/// A CloudEvent with an attribute of every sort.
+/// A CloudEvent with an attribute of every type.
 fn cloud_event(id: &str) -> Value {
     json!({
         "specversion": "1.0", "id": id, "source": "/shop/é", "type": CREATED, "subject": "o/1 é",
@@ -37,7 +37,7 @@ async fn read(server: &Server, path: &str, accept: &str) -> Response {
     response
 }
 
-/// Everything that went in came out, and besides it only what the broker assigns.
+/// Every attribute that was sent is returned, and besides them only what the broker assigns.
 fn same(out: &Value, sent: &Value) {
     for (name, value) in sent.as_object().unwrap() {
         assert_eq!(&out[name], value, "{name} in {out}");
@@ -67,7 +67,7 @@ async fn a_structured_event_comes_out_as_it_went_in() {
     assert!(response.headers()["content-type"].to_str().unwrap().starts_with(ONE));
     let out: Value = response.json().await.unwrap();
     same(&out, &sent);
-    // What came out goes in again, and is the same event.
+    // The returned event can be sent again, and is the same event.
     let again = send(&server, "/v1/events", ONE, &out).await;
     assert_eq!((again.status().as_u16(), &again.headers()["idempotent-replayed"]), (200, &"true".parse().unwrap()));
 }
@@ -117,7 +117,7 @@ async fn a_binary_event_comes_out_as_its_headers_and_body_said() {
     same(&out, &sent);
 }
 
-/// A binary CloudEvent with this id and these headers besides.
+/// A binary CloudEvent with this id and these additional headers.
 async fn send_binary(server: &Server, id: &str, media: &str, headers: &[(&str, &str)]) -> (reqwest::StatusCode, Value) {
     let mut request = server.request(Method::POST, "/v1/events").header("content-type", media);
     let required = [("ce-specversion", "1.0"), ("ce-id", id), ("ce-source", "/shop"), ("ce-type", CREATED)];
@@ -162,7 +162,7 @@ async fn the_content_type_of_data_is_given_back_in_both_modes() {
             assert_eq!(out["datacontenttype"], *media);
         }
     }
-    // An export keeps it, and an import takes it only as what it may be.
+    // An export keeps it; an import accepts it only in its valid form.
     let (_, page) = server.get(&format!("/v1/events?topic={TOPIC}&offset=0&limit=1")).await;
     let line = page["items"][0].to_string();
     for (line, word) in [
@@ -215,7 +215,7 @@ async fn a_producers_own_sequence_is_a_label() {
         assert_eq!(out["sequence"], (number + 1).to_string());
         assert_eq!(out["context"], json!({"sequence": sequence}).to_string());
     }
-    // A number as the broker spells them is the sequence the event must become.
+    // A number as the broker formats it is the expected sequence of the event.
     let mut sent = cloud_event("550e8400-e29b-41d4-a716-446655440009");
     for (sequence, status) in [("1", 409), ("9", 400), ("4", 201)] {
         sent["sequence"] = json!(sequence);
@@ -237,7 +237,7 @@ async fn an_event_of_ours_survives_the_way_through_cloud_events() {
         ("requestId", json!("r")),
         ("traceParent", json!("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")),
         ("actor", json!({"type": "service_principal", "id": "p"})),
-        // A plain label, one that cannot be an attribute's name, one that has the name of a member, and empty ones.
+        // A plain label, one that is not a valid attribute name, one with the name of a member, and empty ones.
         (
             "context",
             json!({"app": "web", "Env Id": "eu", "tenant": "t", "data": "d", "sequence": "9", "none": "", "": "x"}),
@@ -250,7 +250,7 @@ async fn an_event_of_ours_survives_the_way_through_cloud_events() {
     assert_eq!(status, 201, "{stored}");
     let path = format!("/v1/events/{}", stored["id"].as_str().unwrap());
     let mut out: Value = read(&from, &path, ONE).await.json().await.unwrap();
-    // What the other broker assigns itself.
+    // The members that the other broker assigns itself.
     for name in ["sequence", "position", "aggregatesequence", "createdat"] {
         out.as_object_mut().unwrap().remove(name).unwrap();
     }
@@ -310,7 +310,7 @@ async fn what_is_no_cloud_event_is_refused_by_pointer_and_alone() {
     let response = send(&server, "/v1/events:batch", MANY, &json!([with("source", Value::Null), other])).await;
     let answer: Value = response.json().await.unwrap();
     let statuses: Vec<_> = [0, 1].map(|index| answer["data"]["results"][index]["status"].as_u64()).into();
-    assert_eq!(statuses, [Some(422), Some(424)], "a topic is all or nothing");
+    assert_eq!(statuses, [Some(422), Some(424)], "the write to a topic is atomic");
     let (_, page) = server.get(&format!("/v1/events?topic={TOPIC}&offset=0")).await;
     assert_eq!(page["tail"], 0);
 }

@@ -1,4 +1,4 @@
-//! Dead letters over HTTP: what a person meets who looks after them.
+//! Dead letters over HTTP, as an operator sees them.
 
 use super::claims::{claim, say, server};
 use super::projections::check_table;
@@ -6,7 +6,7 @@ use super::{Server, TOPIC, expect_problem};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-/// Gives up an event; answers the letter's id.
+/// Makes an event a dead letter; returns the letter's id.
 async fn give_up(server: &Server, handler: &str, sequence: u64) -> String {
     let taken = claim(server, handler, sequence).await;
     let failure = json!({"error": {"class": "Poison", "message": "cannot be"}, "retryable": false});

@@ -1,4 +1,4 @@
-//! File descriptors: clients and segments take no more than their share, and the log has what it needs.
+//! File descriptors: clients and segments use no more than their share, and the log has what it needs.
 
 use super::attacks::BystanderPublisher;
 use super::{CREATED, Deadline, Server, TOPIC, event, is_on_databases};
@@ -11,10 +11,10 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 use tokio::net::TcpSocket;
 
-/// Every batch begins a segment.
+/// Every batch starts a segment.
 const SMALL_SEGMENTS: (&str, &str) = ("EVENT_BROKER__STORAGE__SEGMENT_BYTES", "1024");
 
-/// Publishes until the log has so many segments.
+/// Publishes until the log has this many segments.
 async fn publish_segments(server: &Server, count: usize) {
     let deadline = Deadline::begin();
     while segments(server.path()) < count {
@@ -31,7 +31,7 @@ fn segments(folder: &Path) -> usize {
     files.filter(|file| file.as_ref().unwrap().path().extension().is_some_and(|it| it == "log")).count()
 }
 
-/// Connections that have sent a byte and go on saying nothing: as many as asked for, or as this process may have.
+/// Connections that have sent a byte and then stay silent: as many as requested, or as this process may open.
 fn idle_connections(server: &Server, count: usize) -> Vec<TcpStream> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
@@ -41,7 +41,7 @@ fn idle_connections(server: &Server, count: usize) -> Vec<TcpStream> {
     for _ in 0..count {
         match TcpStream::connect(address) {
             Ok(mut stream) => {
-                // Who is turned away may be gone already.
+                // A refused connection may be closed already.
                 let _ = stream.write_all(b"G");
                 held.push(stream);
             }
@@ -49,7 +49,7 @@ fn idle_connections(server: &Server, count: usize) -> Vec<TcpStream> {
         }
     }
     if held.len() < count {
-        // This process has no more: some for the requests that follow.
+        // The process has no descriptors left: this frees some for the requests that follow.
         held.truncate(held.len().saturating_sub(200));
     }
     held
@@ -68,7 +68,7 @@ async fn idle_connections_and_a_thousand_segments_do_not_keep_the_log_from_being
     server.register(CREATED).await;
     publish_segments(&server, 1000).await;
     assert!(open_files(&server) < 384, "{} files are open", open_files(&server));
-    // The connections of the client and of the bystander are kept; whoever comes later finds no place.
+    // The connections of the client and of the bystander are kept; later ones are refused.
     let mut bystander = BystanderPublisher::begin(&server);
     bystander.goes_on(1).await;
     let held = idle_connections(&server, 20_000);
@@ -112,7 +112,7 @@ async fn one_connection_too_many_is_turned_away_and_the_others_are_served() {
     let held = idle_connections(&server, 600);
     let mut late = TcpStream::connect(server.url.trim_start_matches("http://")).unwrap();
     let mut reply = String::new();
-    // Where many are turned away at once, some are closed without a word.
+    // When many are refused at once, some are closed without a response.
     let _ = late.read_to_string(&mut reply);
     assert!(reply.is_empty() || reply.starts_with("HTTP/1.1 429"), "{reply}");
     assert_eq!(server.post("/v1/events", &event(CREATED, "s")).await.0, StatusCode::CREATED);
@@ -128,16 +128,16 @@ fn a_limit_too_low_to_serve_anybody_is_refused_with_its_numbers() {
         shell.arg(env!("CARGO_BIN_EXE_event-broker")).arg(folder.path()).stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && said.contains("the limit of open files is 120"), "{said}");
-    assert!(!folder.path().join("log").exists(), "nothing was made");
+    assert!(!folder.path().join("log").exists(), "nothing was created");
 }
 
-/// Half of what the limit of open files leaves, so that one address cannot keep all others out.
+/// Half of what the limit of open files leaves, so that one address cannot lock out all others.
 #[tokio::test]
 async fn one_address_does_not_take_every_connection_that_the_limit_of_open_files_leaves() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let server = Server::start_after("ulimit -n 256", TempDir::new().unwrap(), &[]);
     let address: SocketAddr = server.url.trim_start_matches("http://").parse().unwrap();
-    // The whole of 127.0.0.0/8 is this machine.
+    // All of 127.0.0.0/8 is this machine.
     let from = async |own: [u8; 4]| {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind(SocketAddr::from((own, 0))).unwrap();
@@ -146,7 +146,7 @@ async fn one_address_does_not_take_every_connection_that_the_limit_of_open_files
     let mut held = Vec::new();
     for _ in 0..300 {
         let mut stream = from([127, 0, 0, 2]).await;
-        // Who is turned away may be gone already.
+        // A refused connection may be closed already.
         let _ = stream.write_all(b"G").await;
         held.push(stream);
     }
@@ -177,7 +177,7 @@ async fn past_their_share_of_open_files_no_more_side_logs_are_begun_and_the_refu
     let problem = super::expect_problem(refused, 429, "EVENT_BROKER_OVERLOADED");
     let detail = problem["detail"].as_str().unwrap();
     assert!(detail.contains("may keep 2 logs in files") && detail.contains("ulimit -n"), "{detail}");
-    // One that is there can be shared, and memory takes no files.
+    // An existing log can be shared, and a memory log needs no files.
     assert_eq!(register("four", r#"{"location": "file://two"}"#).await.0, StatusCode::CREATED);
     assert_eq!(register("five", r#"{"type": "memory"}"#).await.0, StatusCode::CREATED);
 }

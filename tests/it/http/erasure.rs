@@ -1,4 +1,5 @@
-//! What was removed is erased: no file of the data folder holds it, though claims and jobs lie between the events.
+//! Removed events are erased: no file of the data folder holds them, even if claims and jobs are stored between the
+//! events.
 
 use super::{CREATED, Server, TOPIC, event, is_on_databases};
 use log::testing::in_time;
@@ -8,7 +9,7 @@ use std::path::Path;
 const MARKER: &str = "erase-this-marker";
 const EVENTS: u64 = 30;
 
-/// How many files below a folder hold the marker.
+/// The number of files below a folder that hold the marker.
 fn marked_files(folder: &Path) -> usize {
     let mut found = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -16,14 +17,14 @@ fn marked_files(folder: &Path) -> usize {
         if path.is_dir() {
             found += marked_files(&path);
         } else if let Ok(bytes) = std::fs::read(&path) {
-            // A file that went meanwhile holds nothing.
+            // A file that was deleted meanwhile holds nothing.
             found += usize::from(bytes.windows(MARKER.len()).any(|part| part == MARKER.as_bytes()));
         }
     }
     found
 }
 
-/// A broker with events that carry the marker, each of them claimed by a handler and wanted by a subscription.
+/// A broker with events that carry the marker, each of them claimed by a handler and matched by a subscription.
 async fn filled(variables: &[(&str, &str)]) -> Server {
     let server = Server::start_with(variables, &[]);
     server.register(CREATED).await;
@@ -72,7 +73,7 @@ async fn a_trim_that_erases_leaves_no_byte_of_the_events_in_any_file() {
         trim(&server, &json!({"through": EVENTS, "erase": true})).await;
         assert_eq!(marked_files(server.path()), 0);
         assert_eq!(server.post("/v1/events", &event(CREATED, "s")).await.0, 201);
-        // A copy of the state is written when the broker stops.
+        // The broker writes a checkpoint of its state when it stops.
         server.terminate();
         let (_, folder) = server.wait();
         assert_eq!(marked_files(folder.path()), 0);
@@ -89,7 +90,7 @@ async fn what_was_trimmed_is_erased_within_the_configured_time_though_a_restart_
     }
     let server = filled(&[]).await;
     trim(&server, &json!({"through": EVENTS})).await;
-    assert!(marked_files(server.path()) > 0, "it is not asked for at once");
+    assert!(marked_files(server.path()) > 0, "erasure at once is not configured");
     server.terminate();
     let (_, folder) = server.wait();
     let server = Server::start_again_with(folder, &[("EVENT_BROKER__MAINTENANCE__ERASE_WITHIN_SECS", "1")]);
@@ -114,14 +115,14 @@ async fn what_retention_removed_is_erased_from_every_file_within_the_configured_
         server.register(CREATED).await;
         fill(&server).await;
         assert!(marked_files(server.path()) > 0);
-        // Nobody trims: the events grow too old.
+        // No trim is requested: the events exceed the retention.
         let patch = server.request(reqwest::Method::PATCH, &format!("/v1/topics/{TOPIC}"));
         let (status, answer) = super::answer(patch.json(&json!({"retention": "PT1S"}))).await;
         assert_eq!(status, 200, "{answer}");
         erased(&server).await;
         let (status, answer) = server.get(&format!("/v1/events?topic={TOPIC}&offset=0")).await;
         assert_eq!((status.as_u16(), &answer["resumeOffset"]), (410, &json!(EVENTS)), "{answer}");
-        // What a stop writes, and the next start, does not bring them back.
+        // A shutdown's writes, and the next start, do not bring them back.
         server.terminate();
         let (_, folder) = server.wait();
         assert_eq!(marked_files(folder.path()), 0);
@@ -148,7 +149,7 @@ async fn compacting_takes_an_order_to_erase_or_no_body_and_nothing_else() {
     assert_eq!(server.post(&path, &json!({"eraze": true})).await.0, 422);
 }
 
-/// The stored response to a batch over two logs held the text of its events, and reclaiming wrote it again.
+/// The stored response to a batch over two logs held the text of its events, and reclaiming wrote that text again.
 #[tokio::test]
 async fn the_stored_response_to_a_batch_over_two_logs_does_not_repeat_its_events() {
     if is_on_databases() {

@@ -1,7 +1,7 @@
-//! A volume that runs full under the real program: a warning, then writes are refused while reading and removing work, and
-//! it goes on by itself when there is room.
+//! A full volume under the real program: a warning, then writes are refused while reading and removing still work, and
+//! writing resumes by itself when there is space.
 //!
-//! It needs root, to mount a small file system. Where that does not work, it says so and is skipped.
+//! It needs root to mount a small file system. Where mounting fails, it prints a message and is skipped.
 
 use super::{CREATED, Server, TOPIC, answer, event, expect_problem, is_on_databases};
 use log::testing::in_time;
@@ -18,11 +18,11 @@ use tokio::task::JoinHandle;
 const MIB: u64 = 1024 * 1024;
 const CODE: &str = "EVENT_BROKER_UNAVAILABLE";
 
-/// A folder that is a small volume of its own, for as long as this lives.
+/// A folder that is a small mounted volume; dropping it unmounts the volume.
 struct SmallVolume(PathBuf);
 
 impl SmallVolume {
-    /// 64 MiB, of which the broker's reserve takes 8; `None` where the machine cannot mount.
+    /// 64 MiB, of which the broker's reserve takes 8; `None` if the machine cannot mount.
     fn mount(folder: &Path) -> Option<Self> {
         let mounted =
             Command::new("mount").args(["-t", "tmpfs", "-o", "size=64m,mode=700", "tmpfs"]).arg(folder).output();
@@ -31,7 +31,7 @@ impl SmallVolume {
             failed => {
                 let why =
                     failed.map_or_else(|cause| cause.to_string(), |it| String::from_utf8_lossy(&it.stderr).into());
-                // Past the harness, which would keep it to itself.
+                // Written directly to the terminal, because the test harness captures output.
                 let _ = writeln!(io::stderr(), "SKIPPED free_space: no file system can be mounted: {}", why.trim());
                 None
             }
@@ -50,7 +50,7 @@ impl Drop for SmallVolume {
     }
 }
 
-/// Reads the topic from its beginning, again and again, until it is stopped.
+/// Reads the topic from its beginning, repeatedly, until it is stopped.
 struct ReadingBystander {
     is_over: Arc<AtomicBool>,
     pages: JoinHandle<usize>,
@@ -85,7 +85,7 @@ fn large(event_type: &str) -> Value {
     large
 }
 
-/// Publishes until that is refused; answers how many were stored, and the refusal.
+/// Publishes until a publish is refused; returns the number of stored events, and the refusal.
 async fn publish_until_refused(server: &Server, event_type: &str) -> (u64, Value) {
     for stored in 0..1000 {
         let (status, answer) = server.post("/v1/events", &large(event_type)).await;
@@ -96,7 +96,7 @@ async fn publish_until_refused(server: &Server, event_type: &str) -> (u64, Value
     panic!("100 MB were stored on a volume of 64 MiB");
 }
 
-/// Publishes until it works.
+/// Publishes until it succeeds.
 async fn publish_at_last(server: &Server, event_type: &str) {
     in_time(async {
         while server.post("/v1/events", &large(event_type)).await.0 != StatusCode::CREATED {
@@ -128,7 +128,7 @@ async fn a_volume_that_runs_full_is_told_of_and_then_takes_no_writes_but_reading
 
     let (stored, refusal) = publish_until_refused(&server, CREATED).await;
     assert!(stored > 300, "only {stored}");
-    assert!(volume.free() > MIB, "it is refused before the volume is full: {}", volume.free());
+    assert!(volume.free() > MIB, "writes must be refused before the volume is full: {}", volume.free());
     let detail = refusal["detail"].as_str().unwrap();
     assert!(detail.contains("too little free space") && detail.contains("Trim or delete topics"), "{detail}");
     let refused = server.request(Method::POST, "/v1/events").json(&large(CREATED)).send().await.unwrap();
@@ -141,7 +141,7 @@ async fn a_volume_that_runs_full_is_told_of_and_then_takes_no_writes_but_reading
     assert!(!logged.contains("the reserve was given up"), "{logged}");
     assert!(degraded(&server).await.contains("are free on its volume, so no events are stored"));
 
-    // Whatever makes the log grow is refused, by every door.
+    // Every request that makes the log grow is refused, on every route.
     let subscription = json!({"code": "s", "topic": TOPIC, "target": "https://example.com/",
         "eventTypes": [{"type": CREATED}]});
     for (path, body) in [
@@ -157,7 +157,7 @@ async fn a_volume_that_runs_full_is_told_of_and_then_takes_no_writes_but_reading
     let import = server.request(Method::POST, "/v1/events:import").header("content-type", "application/x-ndjson");
     let import = import.body(format!("{}\n", event(CREATED, "s"))).send().await.unwrap().text().await.unwrap();
     assert!(!import.contains("\"imported\":1"), "{import}");
-    // Reading, finishing work and removing go on.
+    // Reading, finishing claims and removing still work.
     let (_, page) = server.get(&format!("/v1/events?topic={TOPIC}&offset=earliest&limit=1")).await;
     assert_eq!(page["tail"], json!(stored + 1), "{page}");
     let claim = json!({"handler": "h", "topic": TOPIC, "sequence": 1, "owner": "o"});
@@ -169,7 +169,7 @@ async fn a_volume_that_runs_full_is_told_of_and_then_takes_no_writes_but_reading
     let (status, trimmed) = server.post(&format!("/v1/topics/{TOPIC}:trim"), &json!({"through": stored})).await;
     assert_eq!(status, StatusCode::OK, "{trimmed}");
 
-    // There is room again, and nobody has to say so.
+    // There is space again, and writing resumes without an operator.
     publish_at_last(&server, CREATED).await;
     assert_eq!(degraded(&server).await, "null");
     bystander.end().await;
@@ -202,7 +202,7 @@ async fn a_side_log_whose_volume_runs_full_refuses_its_own_topics_and_no_others(
     assert!(degraded(&server).await.contains("are free on its volume, so no events are stored"));
     assert_eq!(server.post("/v1/events", &large(CREATED)).await.0, StatusCode::CREATED);
     server.register("gts.hyperspot.core.events.type.v1~vendor.other.made.v1").await;
-    // Another topic is refused there before anything knows of it.
+    // The log refuses another topic before the topic is registered.
     expect_problem(server.post("/v1/topics", &topic("more")).await, 503, CODE);
     let more = topic("more")["id"].as_str().unwrap().to_owned();
     assert_eq!(server.get(&format!("/v1/topics/{more}")).await.0, StatusCode::NOT_FOUND);

@@ -1,4 +1,4 @@
-//! Shared groups over HTTP: what a member is handed, in every form, what wakes it, and publishing again.
+//! Shared groups over HTTP: what a member receives, in every form, what wakes it, and republishing.
 
 use super::claims::{say, server};
 use super::projections::check_table;
@@ -8,7 +8,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// Joins a shared group; answers the path to poll at.
+/// Joins a shared group; returns the path to poll.
 pub(crate) async fn join(server: &Server, group: &str, topic: &str) -> String {
     let member = json!({"consumerGroup": group, "topic": topic, "distribution": "shared", "maxInFlight": 20});
     let (status, made) = server.post("/v1/consumers", &member).await;
@@ -16,7 +16,7 @@ pub(crate) async fn join(server: &Server, group: &str, topic: &str) -> String {
     format!("/v1/events:poll?consumer_id={}&offset=0", made["data"]["id"].as_str().unwrap())
 }
 
-/// Polls; answers the events.
+/// Polls; returns the events.
 async fn poll(server: &Server, path: &str, timeout: u64) -> Vec<Value> {
     let (status, page) = server.get(&format!("{path}&timeout={timeout}")).await;
     assert_eq!(status, 200, "{page}");
@@ -70,22 +70,23 @@ async fn a_poll_that_waits_is_woken_by_whatever_makes_work_free() {
     assert_eq!(sequences(&held), [1, 3]);
     let first = held[0]["claim"].clone();
     let nothing = json!({});
-    // By a done.
+    // Woken by a done claim.
     let (items, done) = tokio::join!(poll(&server, &other, 20), say(&server, &first, "done", &nothing));
     assert_eq!((sequences(&items), done.0.as_u16()), (vec![2], 200));
-    // By the end of a back-off.
+    // Woken by the end of a back-off.
     let error = json!({"error": {"class": "X", "message": "y"}});
     assert_eq!(say(&server, &items[0]["claim"], "fail", &error).await.0, 200);
     let began = Instant::now();
     let mut again = poll(&server, &path, 20).await;
     while sequences(&again) != [2] {
-        // The lease of the other one may be over first.
+        // The lease of the other event may expire first.
         assert_eq!(sequences(&again), [3]);
         assert_eq!(say(&server, &again[0]["claim"], "done", &json!({})).await.0, 200);
         again = poll(&server, &path, 20).await;
     }
     assert!(began.elapsed() < Duration::from_secs(10));
-    // By the end of a lease: that was the last attempt, so the next one is a dead letter, and a redrive wakes.
+    // Woken by the expiry of a lease: that was the last attempt, so the event becomes a dead letter, and a redrive
+    // wakes the poll.
     let dead = async {
         let deadline = Deadline::begin();
         loop {
@@ -101,7 +102,7 @@ async fn a_poll_that_waits_is_woken_by_whatever_makes_work_free() {
     let redrive = format!("/v1/dead-letters/{dead_letter}:redrive");
     let (items, redriven) = tokio::join!(poll(&server, &path, 20), server.post(&redrive, &nothing));
     assert_eq!((sequences(&items), redriven.0.as_u16()), (vec![2], 200));
-    // By an append.
+    // Woken by an append.
     let published = event(CREATED, "z");
     let (items, stored) = tokio::join!(poll(&server, &other, 20), server.post("/v1/events", &published));
     assert_eq!(items[0]["id"], stored.1["id"]);

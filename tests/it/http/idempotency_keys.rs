@@ -442,7 +442,7 @@ async fn a_key_lives_for_its_time_over_checkpoints_and_is_new_afterwards() {
         InProcessServer::serve(broker).await
     };
     let served = open().await;
-    // No topic remembers events for as long as keys are kept.
+    // No topic remembers its events' keys for as long as the keys of requests are kept.
     let topic = json!({"id": TOPIC, "streaming": true, "idempotentRetention": "PT1H"});
     assert_eq!(served.post("topic", "/v1/topics", &topic).await.status, 201);
     let known = served.post("type", "/v1/event-types", &json!({"id": CREATED, "topic": TOPIC})).await;
@@ -463,7 +463,7 @@ async fn a_key_lives_for_its_time_over_checkpoints_and_is_new_afterwards() {
     }
     clock.advance(HOUR - 300_000);
     let served = open().await;
-    // Until the clock has run that long, no older key expires.
+    // Responses stored before the restart expire only after the clock has run for five minutes.
     clock.advance(300_000);
     let other = served.post("k", "/v1/events", &numbered(2)).await;
     assert!(other.status == 201 && !other.is_replayed(), "{other:?}");

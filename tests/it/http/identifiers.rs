@@ -1,4 +1,4 @@
-//! Identifiers over HTTP: codes on every route, colons in paths, CloudEvents with ids of their own, labels as pairs.
+//! Identifiers over HTTP: codes on every route, colons in paths, CloudEvents with non-UUID ids, labels as pairs.
 
 use super::subscriptions::{PRIVATE, WebhookReceiver};
 use super::{Server, TENANT, TOPIC, answer, event, expect_problem};
@@ -128,7 +128,7 @@ async fn a_colon_in_a_path_begins_a_verb_only_where_the_route_has_it() {
     assert_eq!((status.as_u16(), &counted["count"]), (200, &json!(0)));
 }
 
-/// One key, one effect: however the colons of the same name are written.
+/// One key, one effect, however the colons of the same name are encoded.
 #[tokio::test]
 async fn a_key_counts_for_the_same_request_whether_its_colons_are_encoded_or_not() {
     let server = Server::start(&[]);
@@ -193,7 +193,7 @@ async fn labels_are_taken_as_pairs_too_and_served_as_context() {
     }
 }
 
-/// A CloudEvent as other people's systems make them.
+/// A CloudEvent as other systems produce it.
 fn foreign(id: &str) -> Value {
     json!({
         "specversion": "1.0", "type": "com.github.pull_request.opened", "source": "https://github.com/cloudevents/spec/pull",
@@ -222,7 +222,7 @@ async fn a_cloud_event_whose_id_is_no_uuid_keeps_it() {
     assert_eq!((&stored["id"], &stored["cloudEventId"]), (&json!(OURS), &json!("A234-1234-1234")));
     let again = publish(sent.clone()).await;
     assert_eq!((again.status().as_u16(), again.headers()["idempotent-replayed"].to_str().unwrap()), (200, "true"));
-    // The same id of another source is another event.
+    // The same id with another source is another event.
     let mut other = sent.clone();
     other["source"] = json!("https://github.com/cloudevents/other");
     let other: Value = publish(other).await.json().await.unwrap();
@@ -239,7 +239,7 @@ async fn a_cloud_event_whose_id_is_no_uuid_keeps_it() {
     assert_eq!((&page[0]["id"], &page[1]["id"]), (&json!("A234-1234-1234"), &json!("A234-1234-1234")));
     let (_, found) = server.get(&format!("/v1/events?topic={TOPIC}&offset=0&filter=cloudEventId%3D%3D%27A234-1234-1234%27%26%26subject%3D%3D%27123%27")).await;
     assert_eq!(found["items"].as_array().unwrap().len(), 2, "{found}");
-    // A UUID in another spelling is that UUID, and goes out as it came.
+    // A UUID in another spelling is the same UUID, and is returned in the spelling that was sent.
     let spelt: Value = publish(foreign("550E8400-E29B-41D4-A716-446655440000")).await.json().await.unwrap();
     assert_eq!(
         (&spelt["id"], &spelt["cloudEventId"]),
@@ -264,7 +264,7 @@ async fn ids_of_cloud_events_survive_batches_headers_and_an_export() {
     }
     let (status, third) = answer(request.body("{}")).await;
     assert_eq!((status.as_u16(), &third["cloudEventId"]), (201, &json!("a 3\u{20ac}")), "{third}");
-    // Lines as they are exported, into another broker.
+    // Exported lines are imported into another broker.
     let (_, page) = server.get(&format!("/v1/events?topic={TOPIC}&offset=0")).await;
     let lines: Vec<_> = page["items"].as_array().unwrap().iter().map(Value::to_string).collect();
     let other = Server::start(&[]);
@@ -274,7 +274,8 @@ async fn ids_of_cloud_events_survive_batches_headers_and_an_export() {
     assert!(report.to_string().contains(r#"imported":3"#) || report["imported"] == 3, "{report}");
     let (_, moved) = other.get(&format!("/v1/events/{}", third["id"].as_str().unwrap())).await;
     assert_eq!((&moved["id"], &moved["cloudEventId"]), (&third["id"], &third["cloudEventId"]));
-    // An id that does not follow from the other is not believed, and our own JSON has no member for it.
+    // A CloudEvent id that does not match the event id is refused, and the broker's own JSON format has no member for
+    // it.
     let (_, report) = import(lines[0].replace(r#""cloudEventId":"a-1""#, r#""cloudEventId":"a-9""#)).await;
     assert!(report.to_string().contains("/cloudEventId"), "{report}");
     let mut ours = event("com.github.pull_request.opened", "s");

@@ -1,4 +1,5 @@
-//! Import over HTTP: a bad line costs that line only, and a client may send everything before it reads.
+//! Import over HTTP: a bad line affects that line only, and a client may send the whole body before it reads the
+//! response.
 
 use super::raw_http::{RawConnection, RawResponse, ask};
 use super::{CREATED, Server, TOPIC, event};
@@ -39,7 +40,7 @@ async fn a_bad_line_costs_that_line_only() {
     body.extend(vec![b'x'; 2 * 1024 * 1024]);
     body.extend(b"\nnot json\n\xff\xfe\n\n{\"type\":\"gts.vendor.none.such.v1\"}\n[]\n");
     body.extend((50..60).flat_map(|number| good(number).into_bytes()));
-    // The last line is too long, and has no end.
+    // The last line is too long, and does not end.
     body.extend(vec![b'x'; 3 * 1024 * 1024]);
     let reply = report(&ask(&server, "POST", "/v1/events:import", &[NDJSON], &body));
     let refused: Vec<_> = reply.iter().filter(|row| row.get("error").is_some()).collect();
@@ -53,7 +54,7 @@ async fn a_bad_line_costs_that_line_only() {
     assert_eq!(tail(&server).await, 60);
 }
 
-/// Lines with the members of an export were read leniently: what nobody knew was dropped without a word.
+/// Lines with the members of an export were read leniently: unknown members were dropped without an error.
 #[tokio::test]
 async fn an_exported_line_is_read_as_strictly_as_a_published_event() {
     let server = server(&[]).await;
@@ -93,7 +94,7 @@ async fn an_exported_line_is_read_as_strictly_as_a_published_event() {
     }
 }
 
-/// A valid line with about so many bytes of payload.
+/// A valid line with about this many bytes of payload.
 fn large(number: usize, bytes: usize) -> String {
     let mut event = event(CREATED, &format!("s-{number}"));
     event["data"]["filling"] = json!("x".repeat(bytes));
@@ -156,7 +157,7 @@ async fn a_client_that_sends_everything_before_it_reads_is_served() {
     assert_eq!((&last["lines"], &last["imported"]), (&json!(REFUSED + 2), &json!(2)), "{last}");
     assert_eq!((&last["failed"], &last["done"]), (&json!(REFUSED), &json!(true)), "{last}");
     assert_eq!(last["unreported"].as_u64().unwrap_or_default() as usize + reported, REFUSED, "{last}");
-    assert!(reported > 100, "the first ones are reported one by one");
+    assert!(reported > 100, "the first failures are reported one by one");
 }
 
 #[tokio::test]
@@ -187,18 +188,18 @@ async fn a_client_that_sends_for_ever_and_never_reads_is_let_go() {
     let chunk = ["10000\r\n", &("x".repeat(1023) + "\n").repeat(64), "\r\n"].concat();
     let began = Instant::now();
     while wire.send(chunk.as_bytes()) {
-        assert!(began.elapsed() < Duration::from_secs(60), "it is still listened to");
+        assert!(began.elapsed() < Duration::from_secs(60), "the server still reads the body");
     }
     let peak = memory_peak(&server);
     assert!(peak < 400 * 1024 * 1024, "{peak} bytes");
     assert_eq!(ask(&server, "GET", "/healthz", &[], b"").status, 200);
-    // Whatever it still gets does not say that all is done.
+    // The rest of the response, if any, does not say that the import is done.
     let mut rest = Vec::new();
     let _ = wire.stream().read_to_end(&mut rest);
     assert!(!String::from_utf8_lossy(&rest).contains("\"done\":true"));
 }
 
-/// The most memory the server has had, in bytes.
+/// The peak memory of the server, in bytes.
 fn memory_peak(server: &Server) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();

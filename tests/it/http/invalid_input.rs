@@ -1,7 +1,7 @@
-//! Edges: every parameter and every member of every route, missing, empty, huge, repeated, of another type.
+//! Edge cases: every parameter and every member of every route, missing, empty, huge, repeated, of another type.
 //!
-//! - A table's line is a request and the answer it must get; every refusal is a whole problem document.
-//! - Nothing of it is a failure of the server, says back what was sent, or changes what is stored.
+//! - A line of a table is a request and its expected response; every refusal is a complete problem document.
+//! - No request causes a server error, is echoed in a response, or changes what is stored.
 
 mod members;
 mod requests;
@@ -14,10 +14,10 @@ use std::cell::RefCell;
 /// An event with a subject that needs escapes.
 const SLASHED: &str = "a/b:c~d e";
 const SUBJECT_TYPE: &str = "gts.vendor.tenants.tenant.v1~";
-/// In every value that is sent to be refused; no answer may say it back.
+/// Part of every value that is sent to be refused; no response may contain it.
 const CANARY: &str = "canary";
 
-/// A server with something of everything.
+/// A server with one resource of every kind.
 struct PopulatedServer {
     server: Server,
     event_id: String,
@@ -43,20 +43,20 @@ impl PopulatedServer {
         stage
     }
 
-    /// All there is.
+    /// Everything that is stored.
     async fn stored(&self) -> Vec<Value> {
         let mut all = Vec::new();
         for path in ["/v1/log?after=0", "/v1/topics", "/v1/event-types", "/v1/consumers", "/v1/consumer-groups"] {
             let (status, mut list) = self.server.get(path).await;
             assert_eq!(status, 200, "{list}");
-            // A consumer is seen again when it polls.
+            // A poll updates the time at which a consumer was last seen.
             forget(&mut list, &["lastSeenAt", "expiresAt"]);
             all.push(list);
         }
         all
     }
 
-    /// Holds the answer to every line `request -> status [code] [pointer]` against what is there.
+    /// For every line `request -> status [code] [pointer]`, compares the response with the expected one.
     fn check(&self, table: &str) {
         for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let (request, expected) = line.rsplit_once(" -> ").unwrap_or_else(|| panic!("no arrow in {line}"));
@@ -64,7 +64,7 @@ impl PopulatedServer {
         }
     }
 
-    /// Notes what is wrong with an answer; [`Stage::end`] tells all of it at once.
+    /// Records what is wrong with a response; [`Stage::end`] reports everything at once.
     fn check_line(&self, request: &str, reply: &RawResponse, expected: &str) {
         let path = request.split(' ').nth(1).and_then(|target| target.split('?').next()).unwrap_or_default();
         if let Err(wrong) = judge(reply, expected, &self.filled(path), request.starts_with("HEAD ")) {
@@ -104,7 +104,7 @@ impl PopulatedServer {
             .replace("{1100}", &"x".repeat(1100))
     }
 
-    /// Every answer was right, and nothing has changed.
+    /// Checks that every response was right, and that nothing has changed.
     async fn end(self) {
         let wrong = self.wrong.take();
         assert!(wrong.is_empty(), "{} of the answers:\n{}", wrong.len(), wrong.join("\n"));
@@ -115,7 +115,7 @@ impl PopulatedServer {
     }
 }
 
-/// Whether a reply is `status [code] [pointer]`, with all that belongs to it.
+/// Whether a reply is `status [code] [pointer]`, with every member that a refusal must have.
 fn judge(reply: &RawResponse, expected: &str, path: &str, to_head: bool) -> Result<(), String> {
     let ensure = |holds: bool, wrong: &str| if holds { Ok(()) } else { Err(wrong.to_owned()) };
     let mut words = expected.split(' ');
@@ -143,7 +143,7 @@ fn consumer() -> Value {
     json!({"consumerGroup": "g", "topic": TOPIC, "types": [CREATED], "CEL": "true", "sessionTimeout": "PT10M"})
 }
 
-/// Removes members, however deep.
+/// Removes members, at any depth.
 fn forget(value: &mut Value, names: &[&str]) {
     match value {
         Value::Object(members) => {

@@ -1,4 +1,5 @@
-//! Limits: bodies, heads and connections that are too large or too slow, each refused politely and alone.
+//! Limits: bodies, heads and connections that are too large or too slow; each is refused without an effect on the
+//! others.
 
 use super::{CREATED, Server, TOPIC, answer, event, expect_problem};
 use reqwest::Method;

@@ -48,7 +48,7 @@ pub(crate) const TOPIC: &str = "gts.hx.core.events.topic.v1~";
 pub(crate) const CREATED: &str = "gts.hyperspot.core.events.type.v1~vendor.tenants.tenant_created.v1";
 pub(crate) const TENANT: &str = "a1b2c3d4-e5f6-7890-abcd-ef1234567890";
 
-/// A running `event-broker serve` with a folder of its own; killed when dropped.
+/// A running `event-broker serve` with its own folder; killed when dropped.
 pub(crate) struct Server {
     child: Child,
     pub(crate) url: String,
@@ -57,38 +57,38 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// On a new folder.
+    /// Starts on a new folder.
     pub(crate) fn start(arguments: &[&str]) -> Self {
         let folder = TempDir::new().unwrap();
         Self::start_in(folder, arguments)
     }
 
-    /// On a folder there is.
+    /// Starts on an existing folder.
     pub(crate) fn start_in(folder: TempDir, arguments: &[&str]) -> Self {
         Self::launch(folder, "127.0.0.1:0", &[], arguments)
     }
 
-    /// On a new folder, with environment variables.
+    /// Starts on a new folder, with environment variables.
     pub(crate) fn start_with(variables: &[(&str, &str)], arguments: &[&str]) -> Self {
         Self::launch(TempDir::new().unwrap(), "127.0.0.1:0", variables, arguments)
     }
 
-    /// On a folder there is, with environment variables.
+    /// Starts on an existing folder, with environment variables.
     pub(crate) fn start_again_with(folder: TempDir, variables: &[(&str, &str)]) -> Self {
         Self::launch(folder, "127.0.0.1:0", variables, &[])
     }
 
-    /// On a folder there is, with environment variables and arguments.
+    /// Starts on an existing folder, with environment variables and arguments.
     pub(crate) fn start_in_with(folder: TempDir, variables: &[(&str, &str)], arguments: &[&str]) -> Self {
         Self::launch(folder, "127.0.0.1:0", variables, arguments)
     }
 
-    /// On a folder there is, at an address of the caller's.
+    /// Starts on an existing folder, at the address that the caller chose.
     pub(crate) fn start_at(folder: TempDir, listen: &str, arguments: &[&str]) -> Self {
         Self::launch(folder, listen, &[], arguments)
     }
 
-    /// On a folder there is, by a shell that has run `setup` first (`ulimit -n 256`).
+    /// Starts on an existing folder, by a shell that has run `setup` first (`ulimit -n 256`).
     pub(crate) fn start_after(setup: &str, folder: TempDir, variables: &[(&str, &str)]) -> Self {
         let mut shell = Command::new("bash");
         shell.args(["-c", &format!("{setup}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_event-broker")]);
@@ -113,7 +113,7 @@ impl Server {
             .arg(folder.path())
             .args(storage.iter().flat_map(|url| ["--storage", url]))
             .args(arguments)
-            // Brokers on a database have no folder in common that could hold a key.
+            // Brokers on a database have no common folder that could hold a key.
             .envs(storage.iter().map(|_| {
                 (
                     "EVENT_BROKER__DISPATCH__SECRET_KEY",
@@ -125,27 +125,27 @@ impl Server {
             .stderr(File::create(folder.path().with_extension("log")).unwrap())
             .spawn()
             .unwrap();
-        // From here on the program is ended with the value, whatever happens.
+        // From here on the program is killed when the value is dropped, also after a panic.
         let mut server = Self { child, url: String::new(), folder: Some(folder), client };
         server.url = server.greeting();
         server
     }
 
-    /// The address it says it listens on.
+    /// The address that it prints as its listening address.
     fn greeting(&mut self) -> String {
         let mut lines = BufReader::new(self.child.stdout.take().unwrap()).lines();
         let line = lines.next().expect("the server ended before it listened").unwrap();
-        // Whatever else it prints must not fill the pipe.
+        // Reads its further output, so that the pipe does not fill.
         std::thread::spawn(move || lines.for_each(drop));
         line.strip_prefix("listening on ").unwrap_or_else(|| panic!("unexpected first line: {line}")).to_owned()
     }
 
-    /// Where its log goes.
+    /// The path of its log file.
     pub(crate) fn log_path(&self) -> PathBuf {
         self.folder.as_ref().unwrap().path().with_extension("log")
     }
 
-    /// What it has logged so far.
+    /// Its log output so far.
     pub(crate) fn logged(&self) -> String {
         std::fs::read_to_string(self.log_path()).unwrap()
     }
@@ -170,26 +170,26 @@ impl Server {
         answer(self.request(Method::POST, path).json(body)).await
     }
 
-    /// Asks it to stop, as a supervisor does.
+    /// Sends SIGTERM, as a supervisor does.
     pub(crate) fn terminate(&self) {
         let pid = self.pid().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     }
 
-    /// Waits for its end; answers how it ended, and its folder.
+    /// Waits for its exit; returns the exit status and its folder.
     pub(crate) fn wait(mut self) -> (ExitStatus, TempDir) {
         let status = self.child.wait().unwrap();
         (status, self.folder.take().unwrap())
     }
 
-    /// Ends it without a word.
+    /// Kills it without a shutdown.
     pub(crate) fn kill(mut self) -> TempDir {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         self.folder.take().unwrap()
     }
 
-    /// Registers an event type that takes any object.
+    /// Registers an event type that accepts any object.
     pub(crate) async fn register(&self, id: &str) {
         let (status, answer) = self.post("/v1/event-types", &json!({"id": id})).await;
         assert!(status.is_success(), "{answer}");
@@ -207,15 +207,15 @@ impl Drop for Server {
     }
 }
 
-/// Set to `postgres`, servers that do not say where their log is have it in a database.
+/// If set to `postgres`, servers whose configuration does not choose a log have it in a database.
 const STORAGE: &str = "EVENT_BROKER_TEST_STORAGE";
 
-/// Whether servers that do not say where their log is have it in a database.
+/// Whether servers whose configuration does not choose a log have it in a database.
 pub(crate) fn is_on_databases() -> bool {
     std::env::var(STORAGE).is_ok_and(|storage| storage == "postgres")
 }
 
-/// The database of the server with this folder, if these tests run on databases: a new one the first time.
+/// The database of the server with this folder, if these tests run on databases: created on the first call.
 fn storage(folder: &Path, arguments: &[&str]) -> Option<String> {
     if !is_on_databases() || arguments.contains(&"--storage") {
         return None;
@@ -229,11 +229,11 @@ fn storage(folder: &Path, arguments: &[&str]) -> Option<String> {
     }))
 }
 
-/// The end of a wait: a test that waits for longer fails, and says for what.
+/// The deadline of a wait: a test that waits longer fails with the reason for the wait.
 pub(crate) struct Deadline(Instant);
 
 impl Deadline {
-    /// Longer than anything here may take.
+    /// Longer than any wait may take.
     pub(crate) fn begin() -> Self {
         Self(Instant::now() + Duration::from_secs(120))
     }
@@ -244,12 +244,12 @@ impl Deadline {
 }
 
 pub(crate) fn client() -> Client {
-    // The second test to get here finds it done.
+    // The second test that calls this finds it done.
     let _ = rustls::crypto::ring::default_provider().install_default();
     Client::builder().no_proxy().build().unwrap()
 }
 
-/// The status and the JSON of an answer; null where there is no body.
+/// The status and the JSON of a response; null without a body.
 pub(crate) async fn answer(request: RequestBuilder) -> (StatusCode, Value) {
     let response = request.send().await.unwrap();
     let status = response.status();
@@ -263,7 +263,7 @@ pub(crate) fn event(event_type: &str, subject: &str) -> Value {
     json!({"type": event_type, "source": "test", "subject": subject, "tenant": TENANT, "data": {"n": 1}})
 }
 
-/// Checks that an answer is a problem document of this code.
+/// Checks that a response is a problem document with this code.
 pub(crate) fn expect_problem((status, body): (StatusCode, Value), expected: u16, code: &str) -> Value {
     assert_eq!((status.as_u16(), body["status"].as_u64()), (expected, Some(u64::from(expected))), "{body}");
     assert_eq!(body["type"], format!("https://errors.hyperspot.com/{code}"), "{body}");

@@ -1,5 +1,5 @@
-//! Where reading starts: `offset=earliest` and `offset=latest` wherever a read takes an offset, and how a reader goes on
-//! whose events retention has removed.
+//! Where reading starts: `offset=earliest` and `offset=latest` wherever a read takes an offset, and how a reader
+//! resumes after retention has removed its events.
 
 use super::projections::check_table;
 use super::waiting::next_event;
@@ -58,7 +58,7 @@ async fn a_read_starts_before_the_first_event_that_is_left_or_behind_the_last() 
                 assert_eq!(read("latest").await, (Vec::new(), 5, 5), "{reader} {route}");
             }
         }
-        // A shared group that has committed nothing begins where its first poll says.
+        // A shared group without a committed offset starts where its first poll says.
         for (offset, first) in [("earliest", left.first().copied()), ("latest", None)] {
             let id = consumer(&server, &format!("{offset}-{trimmed}"), "shared").await;
             let (sequences, ..) = page(server.get(&format!("/v1/events?consumer_id={id}&offset={offset}")).await);
@@ -93,7 +93,7 @@ async fn a_poll_from_the_latest_event_is_woken_by_the_next_one() {
     let server = server_with(2).await;
     let request = server.request(Method::GET, &format!("/v1/events:poll?topic={TOPIC}&offset=latest&timeout=30"));
     let poll = tokio::spawn(async move { answer(request).await });
-    // The poll may not have looked at the tail yet; whatever is published before it did is not its business.
+    // The poll may not have read the tail yet; it does not return events that were published before it did.
     let deadline = Deadline::begin();
     while !poll.is_finished() {
         deadline.check("the poll to end");
@@ -167,7 +167,7 @@ async fn work_whose_event_is_removed_is_told_where_the_topic_begins() {
         let problem = expect_problem(server.post(&path, &body).await, 410, "EVENT_BROKER_TRIMMED");
         assert_eq!((&problem["earliest"], &problem["resumeOffset"]), (&json!(3), &json!(2)), "{path}");
     }
-    // The same under a key, whose answer is kept and given again.
+    // The same under a key, whose response is stored and replayed.
     for replayed in [false, true] {
         let request = server.request(Method::POST, "/v1/events").header("idempotency-key", "k").json(&first);
         let response = request.send().await.unwrap();

@@ -1,6 +1,6 @@
-//! The OpenAPI document: whole in itself, and in step with the routes it describes.
+//! The OpenAPI document: complete, and in step with the routes that it describes.
 //!
-//! Whether it tells the truth about the contract and about the server's answers is in [`contract_types`] and [`answers`].
+//! [`contract_types`] and [`answers`] compare it with the contract and with the server's responses.
 
 mod answers;
 mod contract_types;
@@ -49,7 +49,7 @@ impl ApiDocument {
         operations
     }
 
-    /// What a value is, behind the references.
+    /// The value that a reference points to.
     pub(super) fn at<'a>(&'a self, value: &'a Value) -> &'a Value {
         match value["$ref"].as_str() {
             Some(reference) => {
@@ -66,12 +66,12 @@ impl ApiDocument {
         schema
     }
 
-    /// What holds values against a schema of this document.
+    /// The validator for a schema of this document.
     pub(super) fn validator(&self, schema: &Value) -> Validator {
         validator(schema, &self.0["components"])
     }
 
-    /// The same, but members that the schema does not name are refused.
+    /// The same, but it refuses members that the schema does not name.
     pub(super) fn strict_validator(&self, schema: &Value) -> Validator {
         let (mut schema, mut components) = (schema.clone(), json!({"schemas": self.0["components"]["schemas"]}));
         close(&mut schema);
@@ -79,14 +79,14 @@ impl ApiDocument {
         validator(&schema, &components)
     }
 
-    /// The parameters of an operation, behind the references.
+    /// The parameters of an operation, with their references resolved.
     pub(super) fn parameters<'a>(&'a self, operation: &'a ApiOperation) -> Vec<&'a Value> {
         operation.spec["parameters"].as_array().into_iter().flatten().map(|parameter| self.at(parameter)).collect()
     }
 }
 
 fn validator(schema: &Value, components: &Value) -> Validator {
-    // Reading all the components takes a while; a schema that stands alone does without.
+    // Loading all the components is slow; a schema without references does not need them.
     let alone = !schema.to_string().contains("$ref");
     let schemas = if alone { Value::Null } else { components["schemas"].clone() };
     let whole = json!({"allOf": [schema], "components": {"schemas": schemas}});
@@ -107,14 +107,14 @@ fn close(value: &mut Value) {
     }
 }
 
-/// Fails with everything that does not fit.
+/// Fails with a list of everything that does not match.
 pub(super) fn expect_valid(validator: &Validator, value: &Value, what: &str) {
     let errors: Vec<_> =
         validator.iter_errors(value).map(|error| format!("{}: {error}", error.instance_path())).collect();
     assert!(errors.is_empty(), "{what}\n  {}\n{value:#}", errors.join("\n  "));
 }
 
-// Whole in itself.
+// The document is complete.
 
 #[tokio::test]
 async fn every_reference_leads_somewhere_and_every_operation_has_its_own_id() {
@@ -208,7 +208,7 @@ fn is_schema(value: &Value) -> bool {
         || value.get("anyOf").is_some()
 }
 
-/// Visits every object of the document, but for what stands in examples.
+/// Visits every object of the document, except inside examples.
 fn walk(value: &Value, place: &str, visit: &mut impl FnMut(&str, &Value)) {
     match value {
         Value::Object(members) => {
@@ -229,9 +229,9 @@ fn walk(value: &Value, place: &str, visit: &mut impl FnMut(&str, &Value)) {
     }
 }
 
-// In step with the routes.
+// The document is in step with the routes.
 
-/// The files that have routes, with their text.
+/// The files that declare routes, with their text.
 fn sources() -> Vec<(PathBuf, String)> {
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src/rest")];
     let mut sources = Vec::new();
@@ -247,7 +247,7 @@ fn sources() -> Vec<(PathBuf, String)> {
     sources
 }
 
-/// The methods and paths of every `.route("…", …)` of a text.
+/// The methods and paths of every `.route("…", …)` in a text.
 fn routes(text: &str) -> Vec<(Method, String)> {
     let mut routes = Vec::new();
     for piece in text.split(".route(").skip(1) {
@@ -268,7 +268,7 @@ fn routes(text: &str) -> Vec<(Method, String)> {
     routes
 }
 
-/// The verbs behind a colon that a text knows: `Some("commit")` or `Some("finalise" | "deprecate")` after a split, and
+/// The verbs after a colon that a text handles: `Some("commit")` or `Some("finalise" | "deprecate")` after a split, and
 /// the lists of `verb.rs` that it names.
 fn verbs(text: &str) -> BTreeSet<String> {
     let mut verbs = BTreeSet::new();
@@ -301,7 +301,7 @@ async fn the_document_and_the_routes_name_the_same_operations() {
             let keys = behind_a_colon.iter().map(|path| (method.to_string(), path.clone()));
             let keys: Vec<_> = keys.filter(|key| documented.contains(key)).collect();
             met.extend(keys.iter().map(|(_, path)| path.rsplit_once(':').unwrap().1.to_owned()));
-            // A POST to one thing is only the door to its verbs, where the file has some.
+            // A POST route to one resource only dispatches to its verbs, if the file has verbs.
             let is_door = method == Method::POST
                 && path.ends_with('}')
                 && (text.contains("verb::split") || text.contains("verb::OF_"));
@@ -333,10 +333,10 @@ async fn parameters_that_are_taken_are_in_the_document() {
     }
     assert!(taken.len() > 10, "{taken:?}");
     let missing: Vec<_> = taken.difference(&documented).collect();
-    assert!(missing.is_empty(), "taken, but not in the document: {missing:?}");
+    assert!(missing.is_empty(), "accepted, but not in the document: {missing:?}");
 }
 
-// As it is served.
+// How the document is served.
 
 #[tokio::test]
 async fn the_document_is_sent_once_and_known_by_its_tag_then() {

@@ -1,13 +1,14 @@
-//! Polls that wait for long: their connection is taken apart meanwhile, and nobody can tell.
+//! Long polls are parked: their connection's state is taken apart meanwhile, and clients see no difference.
 //!
-//! How long that takes is not guessed: a poll that ended at its time-out was there longer than the others had to be.
+//! The test does not guess how long that takes: a poll that ended at its time-out was open longer than the others
+//! needed.
 
 use super::raw_http::RawConnection;
 use super::waiting::{connections, wait_for_connections};
 use super::{CREATED, Server, TOPIC, event};
 use std::time::{Duration, Instant};
 
-/// A topic nothing is published to.
+/// A topic without events.
 const QUIET: &str = "gts.hx.core.events.topic.v1~vendor.app.quiet.v1";
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
@@ -15,7 +16,7 @@ fn poll(topic: &str, timeout: u64) -> String {
     format!("/v1/events:poll?topic={topic}&offset=0&timeout={timeout}")
 }
 
-/// Waits until whoever polls already waits without a connection.
+/// Waits until the polls that are already waiting have been parked.
 fn wait_long(server: &Server) {
     let mut wire = RawConnection::to(server);
     wire.request("GET", &poll(QUIET, 1), &[], b"");
@@ -40,7 +41,7 @@ async fn an_event_reaches_polls_that_waited_for_long_and_their_connections_go_on
         ("/v1/log?timeout=30&type=gts.*".to_owned(), vec![]),
         (poll(TOPIC, 30), vec![("accept", "application/cloudevents-batch+json")]),
         (poll(TOPIC, 30), vec![("accept-encoding", "gzip")]),
-        // A body nobody reads; its request stays where it is.
+        // An announced body that is not read; its request is not parked.
         (poll(TOPIC, 30), vec![("content-length", "2")]),
     ];
     let mut wires: Vec<_> = asked.iter().map(|_| RawConnection::to(&server)).collect();
@@ -62,17 +63,17 @@ async fn an_event_reaches_polls_that_waited_for_long_and_their_connections_go_on
         wire.request("GET", "/healthz", &[], b"");
         assert_eq!(wire.reply(false).status, 200);
     }
-    // Once more, with an answer that comes soon.
+    // The same once more, with a response that comes soon.
     wires.iter_mut().for_each(|wire| wire.request("GET", &format!("/v1/events:poll?topic={TOPIC}&offset=1"), &[], b""));
     let (_, stored) = server.post("/v1/events", &event(CREATED, "s-2")).await;
     assert!(wires.iter_mut().all(|wire| wire.reply(false).json()["items"][0] == stored));
-    // And again, to the end of a time that is longer than they stay for that.
+    // And once more, with a time-out that is longer than the time after which a poll is parked.
     let began = Instant::now();
     wires.iter_mut().for_each(|wire| wire.request("GET", &poll(QUIET, 4), &[], b""));
     for wire in &mut wires {
         assert_eq!(wire.reply(false).json()["items"], serde_json::json!([]));
     }
-    assert!(began.elapsed() >= Duration::from_secs(4), "they gave up early");
+    assert!(began.elapsed() >= Duration::from_secs(4), "the polls ended early");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Files and folders of a broker are for their owner alone.
+//! Only the owner can access the files and folders of a broker.
 
 use super::{CREATED, Server, event, expect_problem, is_on_databases};
 use serde_json::json;
@@ -11,7 +11,7 @@ fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Everything below a folder that others than its owner may use, with its mode.
+/// Everything below a folder that other users than its owner can access, with its mode.
 fn open_to_others(folder: &Path) -> Vec<(PathBuf, u32)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -141,7 +141,7 @@ async fn credentials_go_over_https_alone_and_stand_in_no_header() {
     }
     let moved = server.request(reqwest::Method::PATCH, "/v1/subscriptions/c").json(&json!({"target": clear}));
     expect_problem(super::answer(moved).await, 422, "EVENT_BROKER_VALIDATION_ERROR");
-    // In a network of one's own all of it may go in the clear.
+    // In a private network all of it may be unencrypted.
     let server = Server::start_with(&[("EVENT_BROKER__DISPATCH__ALLOW_PRIVATE_TARGETS", "true")], &[]);
     let (status, answer) = server
         .post("/v1/subscriptions", &hooks(json!({"target": "http://127.0.0.1:9/", "auth": bearer, "signing": signing})))

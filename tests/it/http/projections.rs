@@ -19,7 +19,7 @@ async fn server() -> Server {
     server
 }
 
-/// Holds the answer to every line `METHOD path [body] -> status [code] [pointer]` against what is there.
+/// For every line `METHOD path [body] -> status [code] [pointer]`, compares the response with the expected one.
 pub(super) fn check_table(server: &Server, table: &str) {
     for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (request, expected) = line.rsplit_once(" -> ").unwrap();
@@ -60,7 +60,7 @@ async fn a_worker_of_a_deleted_projection_cannot_move_the_checkpoint_of_the_next
     assert_eq!(put(&server, "p", of_topic.clone()).await, 1);
     for generation in 2..=4 {
         assert_eq!(answer(server.request(Method::DELETE, "/v1/projections/p")).await.0, 204);
-        // However it starts again: from its checkpoint, from the log alone, or not at all.
+        // However it restarts: from its checkpoint, from the log alone, or not at all.
         server = match generation {
             2 => server,
             _ => {
@@ -79,7 +79,7 @@ async fn a_worker_of_a_deleted_projection_cannot_move_the_checkpoint_of_the_next
         let new = json!({"offset": 3, "generation": generation});
         assert_eq!(server.post("/v1/projections/p:checkpoint", &new).await.0, 200);
     }
-    assert_eq!(put(&server, "another", of_topic).await, 1, "a name that was never deleted begins at 1");
+    assert_eq!(put(&server, "another", of_topic).await, 1, "a name that was never deleted starts at 1");
 }
 
 #[tokio::test]
@@ -206,7 +206,7 @@ async fn a_projection_is_shown_whole_and_survives_a_kill() {
     assert_eq!(put(&server, "all", &json!({"log": true})).await.1["log"], true);
 }
 
-/// A request on its way; it is there when the answer to another one that came later is.
+/// A request in flight; it has arrived when a later request has its response.
 fn on_its_way(
     server: &Server,
     method: Method,
@@ -217,7 +217,7 @@ fn on_its_way(
     tokio::spawn(async move { answer(request).await })
 }
 
-/// Waits until so many events are stored.
+/// Waits until this many events are stored.
 async fn until_stored(server: &Server, topic: &str, count: u64) {
     let path = format!("/v1/events:poll?topic={topic}&offset={}&timeout=30", count - 1);
     assert_eq!(server.get(&path).await.1["tail"], count);
@@ -231,9 +231,9 @@ async fn a_publisher_is_answered_once_the_projections_it_names_have_applied_its_
     {
         assert_eq!(put(&server, name, &body).await.0, 201);
     }
-    // None: at once.
+    // No projections: the response comes at once.
     assert_eq!(server.post("/v1/events?timeout=1", &event(CREATED, "a")).await.0, 201);
-    // One.
+    // One projection.
     let mut second = event(CREATED, "b");
     second["id"] = json!("7b0b8f0a-3a3c-4f0e-9d5e-111111111111");
     let waiting = on_its_way(&server, Method::POST, "/v1/events?waitFor=one", &second);
@@ -243,7 +243,7 @@ async fn a_publisher_is_answered_once_the_projections_it_names_have_applied_its_
     checkpoint(&server, "one", 2).await;
     let (status, stored) = waiting.await.unwrap();
     assert_eq!((status.as_u16(), &stored["sequence"]), (201, &json!(2)));
-    // A duplicate waits for the same; here it is there already.
+    // A duplicate waits in the same way; here the projection has applied the event already.
     assert_eq!(server.post("/v1/events?waitFor=one,one&timeout=0", &second).await.0, 200);
     let problem = expect_problem(
         server.post("/v1/events?waitFor=all&timeout=0", &second).await,
@@ -251,7 +251,7 @@ async fn a_publisher_is_answered_once_the_projections_it_names_have_applied_its_
         "EVENT_BROKER_PROJECTION_TIMEOUT",
     );
     assert_eq!((&problem["eventId"], &problem["sequence"]), (&second["id"], &json!(2)));
-    // Two.
+    // Two projections.
     let waiting = on_its_way(&server, Method::POST, "/v1/events?waitFor=one,all", &event(CREATED, "c"));
     until_stored(&server, TOPIC, 3).await;
     checkpoint(&server, "one", 3).await;
@@ -277,13 +277,13 @@ async fn names_are_looked_at_before_anything_is_stored() {
         let problem = expect_problem(answer, 422, "EVENT_BROKER_VALIDATION_ERROR");
         assert_eq!(problem["errors"][0]["pointer"], "/waitFor", "{names}");
         assert!(!problem.to_string().contains("canary"), "{problem}");
-        // In a batch a projection may have nothing to wait for.
+        // In a batch, a projection may have nothing to wait for.
         if !names.contains("other") {
             let answer = server.post(&format!("/v1/events:batch?waitFor={names}"), &batch).await;
             expect_problem(answer, 422, "EVENT_BROKER_VALIDATION_ERROR");
         }
     }
-    // An event that would be refused anyway is refused for its own sake.
+    // An event that would be refused anyway is refused for its own fault.
     let unknown = event("gts.vendor.none.such.v1", "a");
     let problem =
         expect_problem(server.post("/v1/events?waitFor=other", &unknown).await, 422, "EVENT_BROKER_VALIDATION_ERROR");
@@ -307,10 +307,10 @@ async fn a_batch_waits_for_what_concerns_each_projection() {
     checkpoint(&server, "one", 4).await;
     let (status, outcome) = waiting.await.unwrap();
     assert_eq!((status.as_u16(), &outcome["meta"]["succeeded"]), (207, &json!(3)));
-    // Nothing that concerns it: nothing to wait for.
+    // No event matches the projection: there is nothing to wait for.
     let alone = json!({"events": [event(OTHER_TYPE, "d")]});
     assert_eq!(server.post("/v1/events:batch?waitFor=one&timeout=0", &alone).await.0, 207);
-    // Nothing stored: nothing to wait for.
+    // Nothing is stored: there is nothing to wait for.
     let refused = json!({"events": [event("gts.vendor.none.such.v1", "e")]});
     assert_eq!(server.post("/v1/events:batch?waitFor=one&timeout=0", &refused).await.0, 207);
     let late = server.post("/v1/events:batch?waitFor=one&timeout=0", &batch).await;
@@ -319,7 +319,7 @@ async fn a_batch_waits_for_what_concerns_each_projection() {
     assert_eq!(server.get(&format!("/v1/events?topic={TOPIC}&offset=0")).await.1["tail"], 6);
 }
 
-/// A batch whose events have ids, so that it can come again.
+/// A batch whose events have ids, so that it can be repeated.
 fn with_ids(batch: &Value) -> Value {
     let mut batch = batch.clone();
     for (n, event) in batch["events"].as_array_mut().unwrap().iter_mut().enumerate() {
@@ -347,7 +347,7 @@ async fn cloud_events_wait_too() {
     let request = server.request(Method::POST, "/v1/events?waitFor=one&timeout=0");
     let batch = request.header("content-type", "application/cloudevents-batch+json").body(format!("[{cloud_event}]"));
     assert_eq!(answer(batch).await.0, 207);
-    // A view that is late is no failure of the server.
+    // A late view is not a server error.
     assert!(!server.logged().contains("ERROR"), "{}", server.logged());
 }
 
@@ -356,7 +356,7 @@ async fn what_waits_for_a_projection_ends_when_the_server_drains() {
     let server = server().await;
     assert_eq!(put(&server, "one", &json!({"topic": TOPIC})).await.0, 201);
     let before = super::waiting::connections(&server);
-    // On a connection of its own, so that it can be seen to come.
+    // It uses its own connection, so that the test can see it arrive.
     let asking = super::client().get(format!("{}/v1/projections/one:wait?offset=1&timeout=30", server.url));
     let asking = tokio::spawn(async move { answer(asking).await });
     super::waiting::wait_for_connections(&server, before + 1).await;
@@ -368,7 +368,7 @@ async fn what_waits_for_a_projection_ends_when_the_server_drains() {
     assert_eq!(problem["sequence"], 1);
     expect_problem(asking.await.unwrap(), 504, "EVENT_BROKER_PROJECTION_TIMEOUT");
     assert!(server.wait().0.success());
-    assert!(began.elapsed() < Duration::from_secs(20), "it waited for its time-out");
+    assert!(began.elapsed() < Duration::from_secs(20), "the request waited for its time-out");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! HTTP/1.1 by hand, for what no client library would send.
+//! HTTP/1.1 by hand, for requests that no client library sends.
 
 use super::Server;
 use reqwest::StatusCode;
@@ -7,13 +7,13 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// Longer than anything here may take.
+/// Longer than any wait may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A connection of bytes.
+/// A TCP connection that sends and receives bytes.
 pub(super) struct RawConnection(TcpStream);
 
-/// An answer taken apart.
+/// A parsed response.
 #[derive(Debug)]
 pub(super) struct RawResponse {
     pub(super) status: u16,
@@ -33,12 +33,12 @@ impl RawConnection {
         &self.0
     }
 
-    /// Sends bytes; a peer that has let go already is no failure here, its answer tells.
+    /// Sends bytes; a peer that has already closed the connection is no failure here, its response shows it.
     pub(super) fn send(&mut self, bytes: &[u8]) -> bool {
         self.0.write_all(bytes).is_ok()
     }
 
-    /// A request as it stands, with a body if there is one.
+    /// Sends a request unchanged, with a body if there is one.
     pub(super) fn request(&mut self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) {
         let mut text = format!("{method} {target} HTTP/1.1\r\nhost: localhost\r\n");
         for (name, value) in headers {
@@ -52,7 +52,7 @@ impl RawConnection {
         self.send(body);
     }
 
-    /// Whether the peer has said something, or let go, that was not read yet.
+    /// Whether the peer has sent unread bytes, or closed the connection.
     pub(super) fn has_answer(&self) -> bool {
         self.0.set_nonblocking(true).unwrap();
         let found = self.0.peek(&mut [0]);
@@ -60,23 +60,23 @@ impl RawConnection {
         found.is_ok_and(|bytes| bytes > 0)
     }
 
-    /// Everything the peer still says, to the end of the connection.
+    /// Everything that the peer still sends, until it closes the connection.
     pub(super) fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         if let Err(error) = self.0.read_to_end(&mut rest) {
-            assert_eq!(error.kind(), ErrorKind::ConnectionReset, "the server neither answers nor lets go");
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset, "the server neither responds nor closes the connection");
         }
         rest
     }
 
-    /// The answer to a request, body and all.
+    /// The response to a request, with its body.
     pub(super) fn reply(&mut self, to_head: bool) -> RawResponse {
         let mut bytes = Vec::new();
         let end = loop {
             if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
                 break at + 4;
             }
-            assert!(self.more(&mut bytes), "no whole answer: {}", String::from_utf8_lossy(&bytes));
+            assert!(self.more(&mut bytes), "the response is not complete: {}", String::from_utf8_lossy(&bytes));
         };
         let mut body = bytes.split_off(end);
         let head = String::from_utf8(bytes).unwrap();
@@ -95,7 +95,7 @@ impl RawConnection {
 
     fn more(&mut self, bytes: &mut Vec<u8>) -> bool {
         let mut piece = [0; 16 * 1024];
-        let read = self.0.read(&mut piece).expect("an answer in time");
+        let read = self.0.read(&mut piece).expect("a response in time");
         bytes.extend_from_slice(&piece[..read]);
         read > 0
     }
@@ -109,7 +109,7 @@ impl RawResponse {
         })
     }
 
-    /// Its JSON; null where there is no body.
+    /// The JSON of the body; null without a body.
     pub(super) fn json(&self) -> Value {
         if self.body.is_empty() { Value::Null } else { serde_json::from_slice(&self.body).unwrap() }
     }
@@ -120,7 +120,7 @@ impl RawResponse {
     }
 }
 
-/// One request on a connection of its own.
+/// Sends one request on a new connection.
 pub(super) fn ask(server: &Server, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> RawResponse {
     let mut wire = RawConnection::to(server);
     wire.request(method, target, headers, body);

@@ -1,4 +1,4 @@
-//! What the documents print: every command there, run as written, answers what is printed there.
+//! The commands in the documents: each one is run as written, and its output must be the printed one.
 
 use super::Server;
 use regex::Regex;
@@ -20,7 +20,7 @@ fn what_is_printed_for_clients_is_true() {
     assert_eq!(run_consoles("docs/clients.md"), 8);
 }
 
-/// Runs every command of a document's consoles, in order, against one server; answers how many.
+/// Runs every command of a document's consoles, in order, against one server; returns the number of commands.
 fn run_consoles(document: &str) -> usize {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(document);
     let text = std::fs::read_to_string(path).unwrap();
@@ -39,7 +39,7 @@ fn run_consoles(document: &str) -> usize {
     steps.len()
 }
 
-/// What is different every time is made the same: times, and the ids the broker makes.
+/// Replaces what differs on every run: times, and the ids that the broker assigns.
 fn masked(text: &str) -> String {
     let mut text = text.to_owned();
     for (volatile, mask) in [

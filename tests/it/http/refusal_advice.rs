@@ -1,9 +1,9 @@
-//! Refusals say what to do about them: the values that are allowed, the nearest name, what differs, what to write.
+//! Refusals say what to do: the allowed values, the nearest name, the difference, the value to write.
 
 use super::{CREATED, Server, TENANT, TOPIC, expect_problem};
 use serde_json::{Value, json};
 
-/// What the one violation of a refused request says, behind its pointer.
+/// The text of the only violation of a refused request, after its pointer.
 async fn told(server: &Server, path: &str, body: &Value) -> String {
     let (status, problem) = server.post(path, body).await;
     assert_eq!(status, 422, "{problem}");
@@ -64,8 +64,8 @@ async fn a_body_that_is_not_json_is_told_by_its_column_and_by_its_line_where_it_
     }
 }
 
-/// A number beyond 64 bits is stored as it was sent, and can be read, filtered and validated; one beyond the largest double
-/// is refused by its place, wherever it stands.
+/// A number beyond 64 bits is stored as it was sent, and can be read, filtered and validated; one beyond the largest
+/// double is refused with its pointer, at any place.
 #[tokio::test]
 async fn numbers_are_stored_as_sent_or_refused_by_their_place() {
     let server = Server::start(&[]);

@@ -1,4 +1,5 @@
-//! A broker that failed is opened again in the same process: whoever waited is told, and nothing acknowledged is lost.
+//! A broker that failed is opened again in the same process: waiting clients get a response, and acknowledged events
+//! are kept.
 
 use super::{CREATED, TOPIC, client, event};
 use event_broker::config::Config;
@@ -19,7 +20,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-/// Opens a broker on the disk, unless it is told not to.
+/// Opens a broker on the disk, unless the test prevents it.
 fn opener(disk: &FaultDisk, refuses: &Arc<AtomicBool>) -> BrokerOpener {
     let (disk, refuses) = (disk.clone(), Arc::clone(refuses));
     Box::new(move || {
@@ -91,7 +92,7 @@ async fn when_a_full_disk_has_room_again_publishing_goes_on_without_a_restart() 
         assert_eq!(server.publish(id).await.0, 201);
         stored.push(id.to_string());
     }
-    // One who waits for the next event, on the broker that is about to fail.
+    // A client that waits for the next event, on the broker that is about to fail.
     let failed = Arc::downgrade(&server.slot.broker().unwrap());
     let poll = server.client.get(format!("{}/v1/events:poll?topic={TOPIC}&offset=3&timeout=30", server.url)).send();
     let waiting = tokio::spawn(poll);
@@ -101,7 +102,7 @@ async fn when_a_full_disk_has_room_again_publishing_goes_on_without_a_restart() 
     assert_eq!(status, 503, "{problem}");
     let detail = problem["detail"].as_str().unwrap();
     assert!(detail.starts_with("The disk is full (no space left on device). Free space"), "{detail}");
-    // What is stored can be read meanwhile; readiness says what is wrong, and no restart is asked for.
+    // Stored events can still be read; readiness reports the fault, and liveness does not request a restart.
     assert_eq!(server.get("/healthz").await.0, 200);
     let (status, problem) = server.get("/readyz").await;
     assert!(status == 200 || problem["detail"].as_str().unwrap().contains("The disk is full"), "{problem}");
@@ -139,11 +140,11 @@ async fn what_a_failed_write_leaves_can_be_read_until_the_wait_for_the_next_open
     let broker = slot.broker().unwrap();
     let failing = contract::NewTopic::new(crate::scenario::topic_id("a"));
     contract::api::TopicApi::register_topic(broker.as_ref(), failing).await.unwrap_err();
-    // The supervisor has heard of it; no time passes while somebody is busy.
+    // The supervisor has received the failure; the test clock does not advance while a task is busy.
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
-    assert!(slot.broker().is_some_and(|now| Arc::ptr_eq(&now, &broker)), "it is still there");
+    assert!(slot.broker().is_some_and(|now| Arc::ptr_eq(&now, &broker)), "the broker is still in its slot");
     let page = contract::api::EventApi::read(broker.as_ref(), contract::TopicRead::all(TOPIC.parse().unwrap())).await;
     assert!(page.unwrap().items.is_empty());
     drop(broker);
@@ -183,7 +184,7 @@ async fn an_abandoned_broker_lets_go_of_its_folder_though_somebody_holds_it() {
     let next = Broker::open(Config::folder(folder.path())).await.unwrap();
     let refused =
         contract::api::EventApi::read(&straggler, contract::TopicRead::all(crate::scenario::topic_id("default")));
-    assert!(refused.await.is_ok_and(|page| page.items.is_empty()), "there is nothing to read from the log");
+    assert!(refused.await.is_ok_and(|page| page.items.is_empty()), "the log cannot be read");
     let topic = || contract::NewTopic::new(crate::scenario::topic_id("a"));
     let refused = contract::api::TopicApi::register_topic(&straggler, topic()).await.unwrap_err();
     assert_eq!(refused.detail(), "It failed.");

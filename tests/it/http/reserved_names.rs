@@ -1,4 +1,5 @@
-//! Names that are no caller's: the nil tenant, the broker's own topics, and logs that the configuration does not allow.
+//! Names that callers may not use: the nil tenant, the broker's own topics, and logs that the configuration does not
+//! allow.
 
 use super::{CREATED, Server, TOPIC, answer, event};
 use reqwest::Method;
@@ -101,7 +102,7 @@ async fn unregistered_types_do_not_lead_to_the_brokers_topics_either() {
     let server = Server::start_with(&[("EVENT_BROKER__TYPES__UNREGISTERED", "accept")], &[]);
     let mut forged = event("gts.acme.core.events.type.v1~acme.forged.x.v1", "s");
     forged["topic"] = json!(NEWS);
-    // Without a default topic the event itself says where it goes.
+    // Without a default topic the event itself must name its topic.
     let (status, problem) = server.post("/v1/events", &forged).await;
     assert_eq!(status, 422, "{problem}");
     assert_eq!(problem["errors"][0]["pointer"], "/topic", "{problem}");

@@ -1,7 +1,8 @@
-//! Manners: clients that are slow, silent, rude or many are let go alone, and everybody else is served meanwhile.
+//! Slow clients: a client that is slow, silent, misbehaving or one of many is disconnected alone; all others are
+//! served.
 //!
-//! - Waiting is waiting for the socket: no test guesses how long something takes.
-//! - Time-outs are turned down to a second by configuration, as an operator would.
+//! - A test waits for the socket: no test guesses how long something takes.
+//! - Time-outs are reduced to a second by configuration, as an operator would do it.
 
 mod client_options;
 
@@ -15,14 +16,14 @@ use std::time::{Duration, Instant};
 const QUICK_HEAD: (&str, &str) = ("EVENT_BROKER__SERVER__HEADER_TIMEOUT_SECS", "1");
 const QUICK_BODY: (&str, &str) = ("EVENT_BROKER__SERVER__BODY_TIMEOUT_SECS", "1");
 const QUICK_WRITE: (&str, &str) = ("EVENT_BROKER__SERVER__WRITE_TIMEOUT_SECS", "1");
-/// Much longer than a second, and much shorter than any time-out that is not turned down.
+/// Much longer than a second, and much shorter than any time-out that is not reduced.
 const SOON: Duration = Duration::from_secs(20);
 
 fn descriptors(server: &Server) -> usize {
     std::fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count()
 }
 
-/// Waits until the server holds as many descriptors as it should.
+/// Waits until the server holds the expected number of descriptors.
 fn wait_for_descriptors(server: &Server, wanted: impl Fn(usize) -> bool) {
     let give_up = Instant::now() + SOON;
     while !wanted(descriptors(server)) {
@@ -44,11 +45,11 @@ fn a_head_that_comes_byte_by_byte_is_let_go() {
         "POST /v1/events HTTP/1.1\r\nhost: localhost\r\nx-slow: ",
     ] {
         let mut wire = RawConnection::to(&server);
-        // A read that finds nothing yet is what paces the bytes.
+        // The time-out of an empty read sets the pace of the bytes.
         wire.stream().set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         let began = Instant::now();
         for byte in head.bytes().chain(std::iter::repeat(b'x')) {
-            assert!(began.elapsed() < SOON, "it is still listened to");
+            assert!(began.elapsed() < SOON, "the server still reads the body");
             let gone = !wire.send(&[byte]);
             let ended = match wire.stream().read(&mut [0; 1024]) {
                 Ok(_) => true,
@@ -59,7 +60,7 @@ fn a_head_that_comes_byte_by_byte_is_let_go() {
             }
             is_served(&server);
         }
-        assert!(began.elapsed() >= Duration::from_millis(900), "it was let go before its time");
+        assert!(began.elapsed() >= Duration::from_millis(900), "the connection was closed before its time-out");
     }
     wait_for_descriptors(&server, |now| now <= before);
 }
@@ -89,7 +90,7 @@ fn a_body_that_stops_is_answered_and_let_go() {
         is_served(&server);
         let reply = wire.reply(false);
         expect_problem(reply.answer(), status, "EVENT_BROKER_REQUEST_TIMEOUT");
-        assert_eq!(wire.rest(), b"", "the connection is of no use any more");
+        assert_eq!(wire.rest(), b"", "the connection cannot be used any more");
     }
     let mut wire = RawConnection::to(&server);
     wire.send(b"POST /v1/events HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{\"id\"\r\n");
@@ -108,9 +109,9 @@ fn a_body_that_drips_is_answered_and_let_go_though_no_pause_is_long() {
         wire.send(head.as_bytes());
         wire.stream().set_read_timeout(Some(Duration::from_millis(100))).unwrap();
         let (began, mut answer) = (Instant::now(), [0; 12]);
-        // A read that finds nothing yet is what paces the bytes.
+        // The time-out of an empty read sets the pace of the bytes.
         while wire.stream().read_exact(&mut answer).is_err() {
-            assert!(began.elapsed() < SOON, "{target}: it is still listened to");
+            assert!(began.elapsed() < SOON, "{target}: the server still reads the body");
             wire.send(b" ");
         }
         assert_eq!(String::from_utf8_lossy(&answer), "HTTP/1.1 408", "{target}");
@@ -137,7 +138,7 @@ fn a_refusal_reaches_a_client_that_is_still_sending() {
             wire.request("POST", target, &[("content-type", media)], &body);
             assert_eq!(wire.reply(false).status, status, "{target}");
         }
-        // The connection is as good as before.
+        // The connection can still be used.
         wire.request("GET", "/healthz", &[], b"");
         assert_eq!(wire.reply(false).status, 200, "{target}");
     }
@@ -184,7 +185,7 @@ async fn a_reader_that_takes_nothing_is_let_go() {
     let stream = format!("/v1/events:stream?topic={TOPIC}&offset=0");
     let mut wires: Vec<_> = [&path, &path, &stream].iter().map(|path| (RawConnection::to(&server), *path)).collect();
     for (wire, path) in &mut wires {
-        // Several answers of many megabytes: more than the buffers of any system between us hold.
+        // Several responses of many megabytes: more than the socket buffers of any system hold.
         (0..3).for_each(|_| wire.request("GET", path, &[], b""));
     }
     wait_for_descriptors(&server, |now| now >= before + 3);
@@ -196,7 +197,7 @@ async fn a_reader_that_takes_nothing_is_let_go() {
 fn a_half_closed_socket_counts_as_hung_up_and_is_not_kept() {
     let server = Server::start(&[]);
     let before = descriptors(&server);
-    // A network cannot tell a client that will say no more from one that is gone: a quick answer may still reach it.
+    // A half-closed connection cannot be told from a lost client: a quick response may still reach it.
     for path in ["/v1/topics", &format!("/v1/events:poll?topic={TOPIC}&offset=0&timeout=30")] {
         let mut wire = RawConnection::to(&server);
         wire.request("GET", path, &[], b"");
@@ -230,7 +231,7 @@ async fn a_client_that_hangs_up_while_it_waits_is_forgotten() {
 
 #[test]
 fn one_connection_too_many_is_told_so_and_there_is_room_again_later() {
-    // One address has half of the connections, unless the configuration gives it all of them.
+    // One address may have half of the connections, unless the configuration allows it all of them.
     let all = |name| (name, "4");
     let limits =
         ["EVENT_BROKER__SERVER__MAX_CONNECTIONS", "EVENT_BROKER__SERVER__MAX_CONNECTIONS_PER_ADDRESS"].map(all);
@@ -247,14 +248,14 @@ fn one_connection_too_many_is_told_so_and_there_is_room_again_later() {
     assert_eq!(problem["type"], "https://errors.hyperspot.com/EVENT_BROKER_UNAVAILABLE");
     assert_eq!(problem["traceId"].as_str(), reply.header("x-trace-id"));
     assert_eq!(one_more.rest(), b"");
-    // Those who have a place keep it.
+    // Connections that are open stay open.
     kept[0].request("GET", "/healthz", &[], b"");
     assert_eq!(kept[0].reply(false).status, 200);
     kept.pop();
     let give_up = Instant::now() + SOON;
     loop {
         let mut wire = RawConnection::to(&server);
-        // One that is turned away may be closed before it has said anything.
+        // A refused connection may be closed before it has sent anything.
         wire.request("GET", "/healthz", &[("connection", "close")], b"");
         let answer = wire.rest();
         if answer.starts_with(b"HTTP/1.1 200 ") {
@@ -264,7 +265,7 @@ fn one_connection_too_many_is_told_so_and_there_is_room_again_later() {
     }
 }
 
-/// A request whose body of `bytes` is announced and not sent; the server has made room for it when this returns.
+/// A request whose body of `bytes` is announced and not sent; the server has reserved memory for it when this returns.
 fn announce(server: &Server, bytes: usize) -> RawConnection {
     let mut wire = RawConnection::to(server);
     let head = format!(
@@ -294,16 +295,16 @@ fn more_bodies_than_there_is_room_for_are_refused_at_once_and_taken_later() {
         holding.send(&vec![b' '; 900_000]);
         holding
     };
-    // What was sent first may arrive last: then the others are taken for a while, or the held body is the one that is refused
-    // and another one is held.
+    // The first request sent may arrive last: then the others are accepted for a while, or the held body is refused and
+    // another one is held.
     let (mut holding, give_up) = (hold(), Instant::now() + 3 * SOON);
     while !(0..10).all(|_| is_refused()) {
-        assert!(Instant::now() < give_up, "bodies are taken though there is no room");
+        assert!(Instant::now() < give_up, "bodies are accepted although the memory limit is reached");
         if holding.has_answer() {
             holding = hold();
         }
     }
-    // Small ones still fit, and reading needs no room.
+    // Small bodies still fit, and reading reserves no memory.
     is_served(&server);
     assert_eq!(ask(&server, "POST", "/v1/events", &[], b"{}").status, 422);
     holding.send(&vec![b' '; 100_000]);

@@ -1,4 +1,4 @@
-//! What other people's test suites found: HTTP/1.1 by RFC 9112, problem documents by RFC 9457, integers by JSON Schema.
+//! Faults found by external test suites: HTTP/1.1 by RFC 9112, problem documents by RFC 9457, integers by JSON Schema.
 
 use super::raw_http::RawConnection;
 use super::{CREATED, Deadline, Server, TOPIC, event, expect_problem};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::io::{ErrorKind, Read};
 use std::time::{Duration, Instant};
 
-/// Sends a request head as it stands; answers status and code.
+/// Sends a request head unchanged; returns status and code.
 fn refusal(server: &Server, head: &str) -> (u16, String) {
     let mut wire = RawConnection::to(server);
     wire.send(head.as_bytes());
@@ -54,11 +54,11 @@ fn a_refused_body_that_drips_does_not_hold_its_connection() {
     let mut wire = RawConnection::to(&server);
     wire.send(b"POST /nowhere HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000000\r\n\r\n");
     assert_eq!(wire.reply(false).status, 404);
-    // A read that finds nothing yet is what paces the bytes.
+    // The time-out of an empty read sets the pace of the bytes.
     wire.stream().set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let began = Instant::now();
     loop {
-        assert!(began.elapsed() < Duration::from_secs(20), "it is still listened to");
+        assert!(began.elapsed() < Duration::from_secs(20), "the server still reads the body");
         let gone = !wire.send(b" ");
         let ended = match wire.stream().read(&mut [0; 64]) {
             Ok(_) => true,

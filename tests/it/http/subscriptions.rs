@@ -1,4 +1,5 @@
-//! Subscriptions over HTTP, with a receiver of our own: signed, in order, retried, and found again after a kill.
+//! Subscriptions over HTTP, with a receiver in the test: deliveries are signed, in order, retried, and resumed after a
+//! kill.
 
 use super::{CREATED, Deadline, Server, TOPIC, event};
 use axum::Router;
@@ -16,12 +17,12 @@ use tokio::sync::watch;
 
 pub(super) const PRIVATE: [(&str, &str); 1] = [("EVENT_BROKER__DISPATCH__ALLOW_PRIVATE_TARGETS", "true")];
 
-/// What arrived, and what is answered.
+/// What was received, and the response to send.
 #[derive(Clone)]
 pub(super) struct WebhookReceiver {
     heard: Arc<Mutex<Vec<(HeaderMap, Bytes)>>>,
     count: Arc<watch::Sender<usize>>,
-    /// The first so many are refused.
+    /// This many of the first requests are refused.
     refuse: usize,
     pub(super) url: String,
 }
@@ -36,7 +37,7 @@ impl WebhookReceiver {
         receiver
     }
 
-    /// Waits for so many; answers all there are.
+    /// Waits for this many deliveries; returns all that were received.
     pub(super) async fn heard(&self, count: usize) -> Vec<(HeaderMap, Value, Bytes)> {
         let mut counted = self.count.subscribe();
         counted.wait_for(|there| *there >= count).await.unwrap();
@@ -71,7 +72,7 @@ async fn publish(server: &Server, subject: &str) -> Value {
     stored
 }
 
-/// Waits until a job is over; answers it.
+/// Waits until a job has ended; returns it.
 async fn completed(server: &Server, id: &str) -> Value {
     let deadline = Deadline::begin();
     loop {
@@ -137,7 +138,7 @@ async fn a_broker_that_was_killed_goes_on_where_it_was() {
     let server = Server::start_again_with(folder, &PRIVATE);
     let (status, shown) = server.post("/v1/subscriptions/mail:resume", &json!({})).await;
     assert_eq!((status.as_u16(), &shown["status"]), (200, &json!("ACTIVE")));
-    // The first may come twice: whether its answer was written before the kill, nobody knows.
+    // The first delivery may arrive twice: it is unknown whether its result was stored before the kill.
     let (_, jobs) = server.get("/v1/dispatch-jobs?subscription=mail").await;
     for job in jobs["items"].as_array().unwrap() {
         completed(&server, job["id"].as_str().unwrap()).await;

@@ -15,7 +15,7 @@ async fn archive(server: &Server) {
     assert_eq!(server.post(&format!("/v1/event-types/{PLACED}:archive"), &json!({})).await.0, 200);
 }
 
-/// A topic that is stored so, and a type whose events go there.
+/// A topic with this storage, and a type whose events are stored there.
 async fn made(streaming: &Value) -> Server {
     let server = Server::start(&[]);
     let topic = json!({"id": ORDERS, "streaming": streaming});
@@ -87,10 +87,10 @@ async fn a_deleted_types_name_is_free_for_another_definition_also_after_a_restar
         }
         server = Server::start_in(folder, &[]);
         expect_problem(server.get(&path).await, 404, "EVENT_BROKER_NOT_FOUND");
-        assert_eq!(keyed(&server).await.0, 204, "said again under the same key");
+        assert_eq!(keyed(&server).await.0, 204, "repeated under the same key");
     }
     assert_eq!(server.post("/v1/event-types", &other).await.0, 201);
-    assert_eq!(keyed(&server).await.0, 204, "said again, and done once");
+    assert_eq!(keyed(&server).await.0, 204, "repeated, and executed once");
     let (status, shown) = server.get(&path).await;
     assert_eq!((status.as_u16(), shown.get("archived").is_none_or(|it| it == false)), (200, true), "{shown}");
     let refused =

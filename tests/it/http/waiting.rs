@@ -1,4 +1,4 @@
-//! Long polls and streams: woken by the append, ended in time, forgotten with their caller.
+//! Long polls and streams: an append wakes them, they end in time, and they are dropped when their caller disconnects.
 
 use super::{CREATED, Deadline, Server, TOPIC, event};
 use futures_util::StreamExt;
@@ -29,12 +29,12 @@ async fn an_event_reaches_a_thousand_waiting_polls() {
     }
 }
 
-/// How many descriptors the server has open.
+/// The number of file descriptors that the server has open.
 pub(super) fn connections(server: &Server) -> usize {
     std::fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count()
 }
 
-/// Waits until so many connections are open on the server's side: then their requests are on the way too.
+/// Waits until the server has this many open connections: then their requests are on the way too.
 pub(super) async fn wait_for_connections(server: &Server, wanted: usize) {
     let give_up = Instant::now() + Duration::from_secs(60);
     while connections(server) < wanted && Instant::now() < give_up {
@@ -49,7 +49,7 @@ async fn a_poll_without_news_ends_at_its_time_out() {
     let (status, page) = server.get(&poll_path(0, 1)).await;
     assert_eq!(status, 200);
     assert_eq!(page, serde_json::json!({"items": [], "nextOffset": 0, "tail": 0}));
-    assert!(began.elapsed() >= Duration::from_secs(1), "it gave up early");
+    assert!(began.elapsed() >= Duration::from_secs(1), "the poll ended early");
 }
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn a_poll_waits_on_past_events_that_do_not_match() {
     assert_eq!((page["items"].as_array().unwrap().len(), &page["items"][0]["sequence"]), (1, &Value::from(3)));
 }
 
-/// The next event of a stream, past its comments.
+/// The next event of a stream; comments are skipped.
 pub(super) async fn next_event(
     stream: &mut (impl StreamExt<Item = reqwest::Result<bytes::Bytes>> + Unpin),
     seen: &mut String,
@@ -102,7 +102,7 @@ async fn a_stream_resumed_after_a_restart_loses_and_repeats_nothing() {
         let request = request.header("Last-Event-ID", last.to_string());
         let mut stream = request.send().await.unwrap().bytes_stream();
         let mut seen = String::new();
-        // The last round's events wait in the log; those of this one arrive while the stream is open.
+        // The events of the last round wait in the log; those of this round arrive while the stream is open.
         for _ in 0..15 {
             let (id, body) = next_event(&mut stream, &mut seen).await;
             assert_eq!((id, body["sequence"].as_u64()), (last + 1, Some(last + 1)));
@@ -122,7 +122,7 @@ async fn a_stream_without_a_start_begins_at_the_tail() {
     let mut stream = request.send().await.unwrap().bytes_stream();
     let mut pretty = event(CREATED, "after");
     pretty["data"] = serde_json::json!({"n": 2});
-    // Line breaks inside `data` survive the trip.
+    // Line breaks inside `data` are preserved.
     let text = serde_json::to_string_pretty(&pretty).unwrap();
     let request = server.request(Method::POST, "/v1/events").header("content-type", "application/json").body(text);
     assert_eq!(super::answer(request).await.0, 201);

@@ -22,7 +22,7 @@ fn header(name: &str, value: &str) -> Vec<u8> {
     [vec![0], text(name), text(value)].concat()
 }
 
-/// Requests `path` so many times over one connection with a window of 0, and reads nothing of the bodies.
+/// Sends this many requests for `path` over one connection with a window of 0, and reads nothing of the bodies.
 fn request_without_window(server: &Server, path: &str, count: u32) -> TcpStream {
     let mut stream = TcpStream::connect(server.url.trim_start_matches("http://")).unwrap();
     let setting = [0, INITIAL_WINDOW_SIZE, 0, 0, 0, 0];

@@ -1,5 +1,5 @@
-//! Clients that want the broker to hold as much as possible for them: bodies that do not come, lines without an end, answers
-//! that nobody reads, and polls by the thousand. Memory stays bounded, and the bystander is served.
+//! Clients that make the broker hold as much memory as possible: bodies that do not arrive, lines without an end,
+//! responses that are not read, and thousands of polls. Memory stays bounded, and the bystander is served.
 
 use super::super::{CREATED, Deadline, Server, TOPIC, event, is_on_databases};
 use super::{BystanderPublisher, OTHER, Reader, client_from};
@@ -10,9 +10,9 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// What the broker may take at most, in MB.
+/// The most memory that the broker may use, in MB.
 const RSS_MAX: usize = 400;
-/// How many events the bystander publishes while an attack goes on.
+/// The number of events that the bystander publishes during an attack.
 const EVENTS: usize = 50;
 
 async fn server() -> Server {
@@ -21,7 +21,7 @@ async fn server() -> Server {
     server
 }
 
-/// What the broker has in memory, in MB.
+/// The resident memory of the broker, in MB.
 fn rss(server: &Server) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -44,14 +44,15 @@ async fn connect(server: &Server) -> TcpStream {
 async fn send(server: &Server, count: usize, request: &[u8]) -> Vec<TcpStream> {
     join_all((0..count).map(|_| async {
         let mut stream = connect(server).await;
-        // Who is refused in the middle of it may find the connection closed; who is not read from is done trying.
+        // A client that is refused during the write may find the connection closed; if the server does not read, the
+        // time-out ends the write.
         let _ = tokio::time::timeout(Duration::from_secs(5), stream.write_all(request)).await;
         stream
     }))
     .await
 }
 
-/// Waits for the first bytes of an answer.
+/// Waits for the first bytes of a response.
 async fn status(stream: &mut TcpStream) -> String {
     let mut line = [0; 12];
     stream.read_exact(&mut line).await.unwrap();
@@ -113,18 +114,18 @@ async fn pages_that_nobody_reads_hold_no_more_than_their_share() {
     let server = server().await;
     publish_large(&server, 9).await;
     let mut bystander = BystanderPublisher::begin(&server);
-    // The system takes some megabytes for each, so one page is not enough.
+    // The system buffers some megabytes for each connection, so one page is not enough.
     let list = get(&format!("/v1/events?topic={TOPIC}&offset=0")).repeat(4);
     let mut readers = send(&server, 100, &list).await;
     let stream = get(&format!("/v1/events:stream?topic={TOPIC}&offset=0"));
     readers.extend(send(&server, 100, &stream).await);
-    // Every one of them has an answer, if only that there is no room for it.
+    // Every client has a response, even if it is a refusal for lack of memory.
     let answers = join_all(readers.iter_mut().map(status)).await;
     assert!(answers.iter().all(|status| matches!(status.as_str(), "200" | "429")), "{answers:?}");
     bystander.goes_on(EVENTS).await;
     expect_bounded(&server, 300);
     bystander.end().await;
-    // The room is given back with the connections.
+    // The memory is free again when the connections are closed.
     drop(readers);
     let deadline = Deadline::begin();
     let page = loop {
@@ -173,7 +174,7 @@ async fn polls_of_one_address_are_counted_over_http2_too_and_beyond_their_number
     let clients = http2_clients(4);
     let polls = clients.iter().flat_map(|client| std::iter::repeat_n(client, 100));
     let mut polls: Vec<_> = polls.map(|client| tokio::spawn(client.get(&url).send())).collect();
-    // Half of them find no place; the others wait.
+    // Half of them are refused; the others wait.
     let mut refused = 0;
     let deadline = Deadline::begin();
     while refused < 200 {
@@ -191,7 +192,7 @@ async fn polls_of_one_address_are_counted_over_http2_too_and_beyond_their_number
     bystander.goes_on(EVENTS).await;
     polls.iter().for_each(|poll| assert!(!poll.is_finished()));
     polls.iter().for_each(tokio::task::JoinHandle::abort);
-    // A place that is given up is free for another.
+    // A place that is released can be used by another poll.
     drop((polls, clients));
     let url = format!("/v1/events:poll?topic={TOPIC}&offset=0&timeout=1");
     let deadline = Deadline::begin();
@@ -212,7 +213,7 @@ async fn connections_of_one_address_beyond_their_number_are_turned_away() {
         held.push(stream);
     }
     assert_eq!(status(&mut connect(&server).await).await, "429");
-    // One that ends makes room for another.
+    // A stream that ends makes a place for another.
     held.pop();
     let deadline = Deadline::begin();
     loop {
@@ -234,7 +235,7 @@ async fn bodies_of_one_address_leave_room_to_other_addresses() {
         idempotency-key: k\r\ncontent-length: 65000\r\n\r\n"
         .to_vec();
     request.extend(vec![b' '; 64_999]);
-    // As many as would take everything; some of them are refused, and it is known then that the others have arrived.
+    // Enough to use up all places; a refusal shows that the others have arrived.
     let mut held = send(&server, 200, &request).await;
     let deadline = Deadline::begin();
     loop {
@@ -266,7 +267,7 @@ async fn pages_of_one_address_leave_room_to_readers_of_other_addresses() {
     let list = get(&format!("/v1/events?topic={TOPIC}&offset=0")).repeat(4);
     let mut unread = send(&server, 30, &list).await;
     let answers = join_all(unread.iter_mut().map(status)).await;
-    assert!(answers.iter().any(|status| status == "429"), "there is room for all of them: {answers:?}");
+    assert!(answers.iter().any(|status| status == "429"), "all of them were accepted: {answers:?}");
     let url = format!("{}/v1/events?topic={TOPIC}&offset=0&limit=1", server.url);
     let answer = client_from(OTHER).get(url).send().await.unwrap();
     assert_eq!(answer.status(), 200, "{:?}", answer.text().await);
@@ -280,14 +281,14 @@ async fn a_large_event_that_has_to_be_prepared_again_is_as_it_was_sent() {
     large["id"] = uuid::Uuid::new_v4().to_string().into();
     large["data"]["text"] = "x".repeat(100_000).into();
     assert_eq!(server.post("/v1/events", &large).await.0, 201);
-    // Its answer is kept, so the stored event has to be read before it is decided once more.
+    // Its response is stored, so the broker must read the stored event before it decides again.
     let again = server.request(reqwest::Method::POST, "/v1/events").header("idempotency-key", "again").json(&large);
     let answer = again.send().await.unwrap();
     assert_eq!((answer.status().as_u16(), answer.headers().get("payload-mismatch")), (200, None));
     assert_eq!(answer.json::<serde_json::Value>().await.unwrap()["data"], large["data"]);
 }
 
-/// A head that is not finished, of nearly the size at which it would be refused.
+/// An unfinished head, just below the size at which it would be refused.
 fn endless_head() -> Vec<u8> {
     let line = format!("x-{}: {}\r\n", "h".repeat(20), "v".repeat(974));
     [b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n", line.repeat(90).as_bytes()].concat()
@@ -304,7 +305,7 @@ async fn heads_that_are_not_finished_hold_no_more_than_their_share() {
     drop(heads);
 }
 
-/// A request with a large head whose response takes its time, so that the head may be held meanwhile.
+/// A request with a large head and a slow response, so that the server may hold the head meanwhile.
 fn large_head(target: &str) -> Vec<u8> {
     let line = format!("x-{}: {}\r\n", "h".repeat(20), "v".repeat(400));
     let head = format!("GET {target} HTTP/1.1\r\nhost: localhost\r\n{}\r\n", line.repeat(70));

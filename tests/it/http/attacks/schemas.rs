@@ -1,6 +1,6 @@
-//! Schemas that take far more to compile, or to hold an event against, than their text promises.
+//! Schemas that take far more to compile, or to validate an event, than the size of their text suggests.
 //!
-//! While each of them is tried, a bystander publishes events that are held against a schema of their own.
+//! During each attack, a bystander publishes events that are validated against a schema of their own.
 
 use super::super::{CREATED, Server, answer, event, expect_problem};
 use super::BystanderPublisher;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-/// Far beyond what any answer here takes: a runaway would take minutes or for ever.
+/// Far longer than any response here takes: a runaway compilation would take minutes, or not end.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 
 fn type_with(name: &str, schema: &Value) -> Value {
@@ -22,7 +22,7 @@ fn type_with_xsd(name: &str, schema: &str) -> Value {
     json!({"id": format!("attack.{name}"), "versions": [version]})
 }
 
-/// A broker with a type that has a schema, and somebody who publishes events of it.
+/// A broker with a type that has a schema, and a bystander that publishes its events.
 async fn attacked() -> (Server, BystanderPublisher) {
     let server = Server::start(&[]);
     let schema = json!({"properties": {"n": {"type": "integer"}}, "required": ["n"]});
@@ -33,7 +33,7 @@ async fn attacked() -> (Server, BystanderPublisher) {
     (server, bystander)
 }
 
-/// Posts a body, and looks at `/healthz` until it is answered, which must be in time.
+/// Posts a body, and calls `/healthz` until the response arrives, which must be in time.
 async fn post(server: &Server, what: &str, path: &str, body: &Value) -> (reqwest::StatusCode, Value) {
     let begun = Instant::now();
     let mut posted = Box::pin(server.post(path, body));
@@ -44,7 +44,7 @@ async fn post(server: &Server, what: &str, path: &str, body: &Value) -> (reqwest
         if let Ok(answered) = done {
             return answered;
         }
-        assert!(begun.elapsed() < ANSWERED_WITHIN, "{what} is not answered");
+        assert!(begun.elapsed() < ANSWERED_WITHIN, "{what} gets no response");
     }
 }
 
@@ -54,7 +54,7 @@ async fn expect_refused(server: &Server, what: &str, body: &Value) -> Value {
     expect_problem(refused, 422, "EVENT_BROKER_VALIDATION_ERROR")
 }
 
-/// Members whose patterns take more than half a megabyte each: 600 of them are 22 KB of text.
+/// Members whose patterns take more than half a megabyte of memory each: 600 of them are 22 KB of text.
 fn members(count: usize) -> Map<String, Value> {
     (0..count).map(|n| (format!("m{n}"), json!({"pattern": format!(r"\p{{L}}{{20}}{n}")}))).collect()
 }
@@ -76,14 +76,14 @@ async fn a_schema_whose_patterns_are_too_many_or_too_large_is_refused_while_othe
         ("escapes", json!({"pattern": r"\cA".repeat(60_000)})),
     ] {
         expect_refused(&server, name, &type_with(name, &schema)).await;
-        // Nothing is registered, so nothing can be published.
+        // No type is registered, so nothing can be published.
         let (status, _) = post(&server, name, "/v1/events", &event(&format!("attack.{name}"), "s")).await;
         assert!(status.is_client_error(), "{name} {status}");
     }
     bystander.end().await;
 }
 
-/// Characters of which no two are neighbours, so that each is a range of its own.
+/// Characters of which no two are adjacent, so that each is a separate range.
 fn scattered(count: u32) -> String {
     (0..count).filter_map(|n| char::from_u32(0x2_0000 + 2 * n)).collect()
 }
@@ -92,7 +92,7 @@ fn scattered(count: u32) -> String {
 async fn a_schema_whose_references_multiply_is_refused_however_they_are_written() {
     let (server, bystander) = attacked().await;
     let levels = 40;
-    // Each level is looked at twice by the one above it.
+    // Each level is visited twice by the level above it.
     let doubling = |level: &dyn Fn(usize) -> Value, to: &dyn Fn(usize) -> Value| {
         let parts: Map<String, Value> = (0..levels)
             .map(|n| {
@@ -196,7 +196,7 @@ async fn an_xml_schema_whose_patterns_are_too_large_is_refused() {
     bystander.end().await;
 }
 
-/// Publishes events of one type at the same time, all of which must be taken.
+/// Publishes events of one type at the same time, all of which must be accepted.
 async fn publish_at_once(server: &Server, event_type: &str, data: Vec<Value>) {
     let events = data.into_iter().map(|data| {
         let mut event = event(event_type, "s");
@@ -232,7 +232,7 @@ async fn documents_that_come_at_once_or_have_many_names_are_taken_while_others_a
     bystander.end().await;
 }
 
-/// As large as a schema may be.
+/// A schema of the maximum size.
 fn largest(n: usize) -> Value {
     let members: Map<String, Value> =
         (0..6).map(|m| (format!("m{m}"), json!({"pattern": format!(r"^\p{{L}}{{20}}{n}")}))).collect();

@@ -1,7 +1,8 @@
-//! What a request under a key did and what it was answered are one append, on every writing route there is.
+//! On every writing route, the effect of a request under a key and its stored response are one append.
 //!
-//! - The routes are those of the OpenAPI document: one that nobody tried here, and that is not excused below, fails.
-//! - Appends are looked at where they reach the log.
+//! - The routes are those of the OpenAPI document: a route that is neither tried here nor listed as an exception below,
+//!   fails.
+//! - The test observes appends where they reach the log.
 
 use super::super::{CREATED, TOPIC, event};
 use super::{HttpAnswer, InProcessServer, USERS, VERSIONED, send};
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-/// Routes whose answers are kept otherwise, and why.
+/// Routes whose responses are stored in another way, and the reason.
 const EXCUSED: [(&str, &str); 5] = [
     ("POST /v1/events:import", "of any length: what it does takes as many appends as it has pages"),
     ("POST /v1/topics/{id}:compact", "what it removes is no append, and comes after those that say what must stay"),
@@ -25,7 +26,7 @@ const EXCUSED: [(&str, &str); 5] = [
     ("POST /v1/subscriptions/{id}:test", "nothing of it is in the log, and nothing is kept"),
 ];
 
-/// A log that notes every append.
+/// A log that records every append.
 struct RecordingLog {
     log: MemoryLog,
     appends: Mutex<Vec<Vec<Record>>>,
@@ -36,7 +37,7 @@ impl RecordingLog {
         Arc::new(Self { log: MemoryLog::new(), appends: Mutex::default() })
     }
 
-    /// The facts of each append since this was asked; an event is `event`.
+    /// The facts of each append since the last call; an event is `event`.
     fn appends(&self) -> Vec<Vec<String>> {
         let fact = |record: &Record| {
             let body: Value = serde_json::from_slice(&record.body).unwrap();
@@ -59,7 +60,7 @@ impl Log for RecordingLog {
     log::forward_rest!();
 }
 
-/// A broker whose appends are looked at, and the routes that were tried.
+/// A broker whose appends are observed, and the routes that were tried.
 struct AppendAudit {
     served: InProcessServer,
     log: Arc<RecordingLog>,
@@ -71,7 +72,7 @@ impl AppendAudit {
     async fn new() -> Self {
         let log = RecordingLog::new();
         let mut config = Config::default();
-        // Nothing may write but what is asked for.
+        // Only the requests of the test may write.
         config.dispatch.enabled = false;
         let served = InProcessServer::on(config, log.clone(), Arc::new(SystemClock)).await;
         Self { served, log, tried: BTreeSet::new(), keys: 0 }
@@ -84,8 +85,8 @@ impl AppendAudit {
         (got, self.log.appends())
     }
 
-    /// Sends a request of this route under a new key; fails unless effect and answer are one append, of these facts, and
-    /// unless sent again it appends nothing and is told the same.
+    /// Sends a request of this route under a new key. Fails unless effect and response are one append, of these facts,
+    /// and unless the repeated request appends nothing and receives the same response.
     async fn expect(&mut self, route: &str, path: &str, body: Value, facts: &[&str]) -> Value {
         let (got, again) = self.twice(route, path, body, facts).await;
         got.expect_again(&again, route);
@@ -118,7 +119,7 @@ impl AppendAudit {
         }
         let excused = EXCUSED.iter().map(|(route, _)| (*route).to_owned());
         let known: BTreeSet<String> = self.tried.iter().cloned().chain(excused).collect();
-        assert_eq!(known, routes, "every writing route is tried, or excused with a reason");
+        assert_eq!(known, routes, "every writing route is tried, or is an exception with a reason");
     }
 
     /// Topics, types and events.
@@ -184,7 +185,7 @@ impl AppendAudit {
         self.say(&first, "heartbeat", json!({}), &["claimExtended"]).await;
         let produced = json!({"events": [event(CREATED, "z")], "offset": 1});
         self.say(&first, "done", produced, &["event", "offsetCommitted", "claimDone"]).await;
-        // Said again under another key it is told from the log, and changes nothing.
+        // Repeated under another key, it is decided from the log, and changes nothing.
         self.say(&first, "done", json!({}), &[]).await;
         let given_back = self.claim(3).await;
         self.say(&given_back, "release", json!({}), &["claimsReleased"]).await;
@@ -250,7 +251,7 @@ impl AppendAudit {
         let target = "https://example.com/hook";
         let new =
             json!({"code": "mail", "topic": TOPIC, "target": target, "startFrom": "earliest", "delaySeconds": 900});
-        // The first one also makes the topic that news of subscriptions are told in.
+        // The first subscription also creates the topic of the operations events about subscriptions.
         self.keys += 1;
         let mut first = new.clone();
         first["code"] = json!("first");
@@ -259,7 +260,7 @@ impl AppendAudit {
         expect_without_secret(&made, &again);
         let path = "/v1/subscriptions/mail";
         let mut verb = async |verb: &str, body: Value| {
-            // A pause is told in the topic of news, too.
+            // A pause is also an event in the topic of operations events.
             let facts = if verb == "pause" { &["dispatch", "event"] } else { facts };
             self.twice(&format!("POST /v1/subscriptions/{{id}}:{verb}"), &format!("{path}:{verb}"), body, facts).await
         };
@@ -281,13 +282,13 @@ impl AppendAudit {
         let task = json!({"code": "nightly", "target": target, "payload": {}});
         self.expect("POST /v1/dispatch-jobs", "/v1/dispatch-jobs", task, facts).await;
         self.expect("DELETE /v1/subscriptions/{id}", path, Value::Null, facts).await;
-        // Nothing is paused: there is no fact, and the answer is kept all the same.
+        // Nothing is paused: there is no fact, and the response is stored all the same.
         let route = "POST /v1/server/dispatch:resume";
         self.expect(route, "/v1/server/dispatch:resume", Value::Null, &[]).await;
     }
 }
 
-/// What is kept says all but the secret.
+/// The stored response has everything except the secret.
 fn expect_without_secret(first: &HttpAnswer, again: &HttpAnswer) {
     assert!(again.is_replayed() && again.status == first.status, "{again:?}");
     let (first, again) = (first.json(), again.json());

@@ -5,7 +5,8 @@ use crate::http::{CREATED, TENANT, TOPIC};
 use serde_json::{Value, json};
 
 impl PopulatedServer {
-    /// Sends `base` once per line `member = value -> status code [pointer]`, with the member so; `absent` takes it away.
+    /// For each line `member = value -> status code [pointer]`, sends `base` with that value; `absent` removes the
+    /// member.
     fn check_members(&self, request: &str, base: &Value, table: &str) {
         for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let (change, expected) = line.rsplit_once(" -> ").unwrap();
@@ -18,7 +19,7 @@ impl PopulatedServer {
     }
 }
 
-/// The text of `base` with another text in the place of a member's value.
+/// The text of `base`, with another text as a member's value.
 fn with(base: &Value, member: &str, value: &str) -> String {
     let mut members: Vec<_> = base.as_object().unwrap().iter().filter(|(name, _)| *name != member).collect();
     members.retain(|(_, value)| !value.is_null());
@@ -173,7 +174,7 @@ async fn every_member_of_a_definition_has_its_edges() {
     stage.end().await;
 }
 
-/// Where a topic cannot live, if it need not live in the database.
+/// The places where a topic cannot be stored, unless it must be stored in the database.
 const PLACES_TABLE: &str = r#"
     streaming = {"type":"database"} -> 422 VALIDATION_ERROR /streaming/type
     streaming = {"type":"file","location":"/etc/canary"} -> 422 VALIDATION_ERROR /streaming/location
