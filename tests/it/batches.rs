@@ -1,4 +1,4 @@
-//! Batches: atomic per topic, or altogether.
+//! Batches: atomic within each topic by default, or all or nothing across topics.
 
 use crate::scenario::check;
 

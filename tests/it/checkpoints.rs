@@ -1,4 +1,4 @@
-//! Checkpoints that fail: they are told, tried again later and later, and memory stays bounded.
+//! Checkpoints that fail: the failure is reported, each retry waits longer, and memory stays bounded.
 
 use crate::scenario::{subject_type_id, type_id};
 use contract::api::*;
@@ -42,12 +42,12 @@ async fn failing_checkpoints_are_told_bound_memory_and_end_when_the_folder_is_ba
     };
     in_time(refused).await;
     let stored = ids.start - 2;
-    // Each has a row for its key and one for its aggregate.
-    assert!(stored * 2 >= 16 * ROWS as u128, "refused after {stored}");
-    assert!(broker.failure().is_none(), "it goes on when it can");
+    // Each event has one row for its key and one for its aggregate.
+    assert!(stored * 2 >= 16 * ROWS as u128, "only {stored} events were stored before the refusal");
+    assert!(broker.failure().is_none(), "a failed checkpoint does not stop the broker");
     let [warning] = &broker.degradations()[..] else { panic!("no warning") };
     assert!(warning.starts_with("The log default: The last 1 checkpoints"), "{warning}");
-    // The folder is back; the next try is due when its time has come.
+    // The folder exists again; the next attempt runs when its back-off has expired.
     std::fs::create_dir(&state).unwrap();
     clock.advance(60_000);
     let taken = async {

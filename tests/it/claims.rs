@@ -1,4 +1,4 @@
-//! Claims: every outcome and every refusal, order, attempts, take-overs, and what of it survives.
+//! Claims: every result and every refusal, order, attempts, take-over of expired claims, and what a restart preserves.
 
 mod crashes;
 mod deletion;
@@ -13,7 +13,7 @@ mod release;
 use crate::scenario::{check, check_alone, check_with};
 use event_broker::Config;
 
-/// `a` has three events, `b` one.
+/// Subject `a` has three events, `b` has one.
 const EVENTS: &str = "
         topic orders                                -> created
         type placed topic=orders                    -> created

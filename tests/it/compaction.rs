@@ -1,4 +1,4 @@
-//! Compaction: the latest event of each aggregate stays, whatever its age, and tombstones end one.
+//! Compaction: the latest event of each aggregate is kept whatever its age, and a tombstone ends an aggregate.
 
 use crate::scenario::{check, check_alone};
 

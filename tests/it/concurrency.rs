@@ -1,4 +1,4 @@
-//! Many callers at once: one decision each, in one order.
+//! Many concurrent callers: each request is decided once, and all decisions have one order.
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
 use contract::api::*;
@@ -28,7 +28,7 @@ async fn with_type(config: Config) -> Arc<Broker> {
     broker
 }
 
-/// Pages of one event, and a filter that takes none, meet retention at every moment of a read.
+/// Reads pages of one event, with and without a matching filter, while retention removes events at every moment.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_from_the_earliest_event_is_never_refused_while_retention_runs() {
     let folder = TempDir::new().unwrap();
@@ -77,7 +77,7 @@ async fn all_events(broker: &Broker) -> Vec<StoredEvent> {
     }
 }
 
-/// Runs `CALLERS` tasks at once and gives back what each came to.
+/// Runs `CALLERS` tasks concurrently and returns the result of each.
 async fn race<T: Send + 'static, F: Future<Output = T> + Send + 'static>(call: impl Fn(usize) -> F) -> Vec<T> {
     let tasks: Vec<_> = (0..CALLERS).map(|number| tokio::spawn(call(number))).collect();
     let mut outcomes = Vec::new();
@@ -198,7 +198,7 @@ async fn two_brokers_on_one_log_decide_as_one() {
             for id in 0..20 {
                 let mut event = event(&format!("s{}", id % 3));
                 event.id = Some(Uuid::from_u128(id));
-                // The other broker may not have heard of the type yet: it reads the log before it refuses.
+                // The other broker may not know the type yet: it reads the log before it refuses.
                 outcomes.push(broker.publish(event, None).await.unwrap());
             }
             outcomes
@@ -215,7 +215,7 @@ async fn two_brokers_on_one_log_decide_as_one() {
     assert!(events.iter().zip(1..).all(|(event, sequence)| event.sequence.0 == sequence));
 }
 
-/// Polls once; whether it is still waiting.
+/// Polls the future once; returns whether it is still waiting.
 async fn futures_pending<F: Future + Unpin>(future: &mut F) -> bool {
     std::future::poll_fn(|context| std::task::Poll::Ready(std::pin::Pin::new(&mut *future).poll(context).is_pending()))
         .await
@@ -237,7 +237,7 @@ async fn what_one_broker_acknowledged_the_next_one_knows() {
         event.expected_aggregate_sequence = Some(contract::AggregateSequence(number));
         let stored = broker(0).publish(event.clone(), None).await.unwrap();
         assert_eq!(stored.outcome, PublishOutcome::Created, "{number}");
-        // Neither of these adds anything to the log, and both must know what the other broker did.
+        // Neither call appends to the log, and both must know what the other broker appended.
         let again = broker(1).publish(event.clone(), None).await.unwrap();
         assert_eq!(again.outcome, PublishOutcome::Duplicate { payload_mismatch: false }, "{number}");
         event.id = None;

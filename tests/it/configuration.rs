@@ -1,4 +1,4 @@
-//! The configuration: layers, keys, refusals, and what the domain does with it.
+//! The configuration: layers, keys, refusals, and their effect on the domain.
 
 mod program;
 mod values;
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// The keys of a file, as they stand below `modules.event_broker`.
+/// Loads a file that has these keys below `modules.event_broker`.
 fn load_file(keys: &str) -> Result<LoadedConfig, String> {
     load_layers(keys, &[], Vec::new())
 }
@@ -23,7 +23,7 @@ fn load_layers(keys: &str, environment: &[(&str, &str)], flags: Vec<FlagSetting>
     load_text(&format!("modules:\n  event_broker:\n{}\n", indented.join("\n")), environment, flags)
 }
 
-/// Refusals name the file as `FILE`.
+/// Loads a file; error messages name it as `FILE`.
 fn load_text(text: &str, environment: &[(&str, &str)], flags: Vec<FlagSetting>) -> Result<LoadedConfig, String> {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("broker.yaml");
@@ -297,7 +297,7 @@ fn the_list_of_keys_is_what_a_configuration_has_and_what_the_docs_list() {
 #[test]
 fn limits_of_the_configuration_are_the_brokers() {
     let config = load_file("consumer: {max_limit: 2}\nbatch: {max_size: 2, max_payload_bytes: 1024}").unwrap().config;
-    assert_eq!(config.consumer.default_limit, 2, "a default nobody set follows its maximum");
+    assert_eq!(config.consumer.default_limit, 2, "an unset default follows its maximum");
     let large = format!(r#"placed a data={{"x":"{}"}}"#, "y".repeat(600));
     check_with(
         &config,

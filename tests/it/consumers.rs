@@ -1,4 +1,4 @@
-//! Consumers and groups: filters, sessions, offsets, and what of them survives.
+//! Consumers and groups: filters, sessions, offsets, and what a restart preserves.
 
 use crate::overload::GatedLog;
 use crate::scenario::{check, check_alone, subject_type_id, topic_id, type_id};
@@ -31,7 +31,7 @@ fn with_events(text: &str) {
     check(&format!("{EVENTS}{text}"));
 }
 
-/// Where nobody else serves polls, sessions end to the millisecond.
+/// If no other broker serves polls, sessions expire with millisecond precision.
 fn alone_with_events(text: &str) {
     check_alone(&format!("{EVENTS}{text}"));
 }
@@ -291,7 +291,7 @@ fn a_group_can_be_moved_anywhere_in_its_topic() {
     );
 }
 
-/// A broker in memory on a clock moved by hand, its log at hand.
+/// An in-memory broker whose clock the test sets, with access to its log.
 struct ManualClockBroker {
     broker: Arc<Broker>,
     clock: Arc<ManualClock>,
@@ -317,12 +317,12 @@ impl ManualClockBroker {
         self.broker.create_consumer(consumer).await.unwrap().id
     }
 
-    /// A poll that waits, once it does.
+    /// Starts a long poll and returns it once it waits.
     async fn waiting_poll(&self, id: Uuid) -> tokio::task::JoinHandle<Result<EventPage>> {
         let broker = self.broker.clone();
         let poll =
             tokio::spawn(async move { broker.wait_as(id, Offset::ZERO.into(), 100, Duration::from_secs(30)).await });
-        // Only a poll that waits moves with the clock.
+        // Only a waiting poll advances with the clock.
         let waits = async {
             loop {
                 self.clock.advance(1);
@@ -354,7 +354,7 @@ impl ManualClockBroker {
         self.log.read(ReadRange::Topic(TopicNumber::LEDGER, Sequence::ZERO), limit).await.unwrap()
     }
 
-    /// How often a fact stands in the log.
+    /// How many times a fact occurs in the log.
     async fn count(&self, fact: &str) -> usize {
         let start = format!(r#"{{"fact":"{fact}","#);
         self.entries().await.iter().filter(|record| record.body.starts_with(start.as_bytes())).count()
@@ -394,10 +394,10 @@ async fn commits_under_way_together_never_move_an_offset_back() {
         let broker = scene.broker.clone();
         tokio::spawn(async move { broker.commit_offset(id, Offset(offset)).await })
     };
-    // The highest first: the others are decided while it is not durable yet.
+    // The highest offset first: the other commits are decided before it is durable.
     let commits: Vec<_> = [7, 3, 9, 5, 8].map(commit).into();
     tokio::task::yield_now().await;
-    // An answer from the writer: what was asked before is decided.
+    // The writer has responded, so every earlier request is decided.
     scene.broker.aggregate(scene.aggregate()).await.unwrap();
     gated.set(true);
     for (commit, least) in commits.into_iter().zip([Ok(7), Ok(7), Err(Kind::Validation), Ok(7), Ok(8)]) {
@@ -438,7 +438,7 @@ async fn a_full_house_refuses_until_somebody_has_expired() {
     scene.consumer("PT30S").await;
     assert_eq!(scene.count("consumersExpired").await, 1);
     scene.consumer("PT30S").await;
-    assert_eq!(scene.count("consumersExpired").await, 1, "there is room for a while");
+    assert_eq!(scene.count("consumersExpired").await, 1, "there is room for more consumers");
 }
 
 #[tokio::test]
@@ -496,7 +496,7 @@ async fn a_deleted_consumers_waiting_poll_ends_not_found_at_once() {
     let id = scene.consumer("P1D").await;
     let poll = scene.waiting_poll(id).await;
     scene.broker.delete_consumer(id).await.unwrap();
-    let ended = tokio::time::timeout(Duration::from_secs(10), poll).await.expect("it does not wait on");
+    let ended = tokio::time::timeout(Duration::from_secs(10), poll).await.expect("the poll must end");
     assert_eq!(ended.unwrap().unwrap_err().kind(), Kind::NotFound);
 }
 
@@ -516,7 +516,7 @@ async fn expired_consumers_are_cleared_away_by_a_fact_and_waiting_ones_are_not()
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), cleared).await.expect("the chore runs");
+    tokio::time::timeout(Duration::from_secs(30), cleared).await.expect("the background task must run");
     let group = scene.broker.consumer_group("g").await.unwrap();
     assert_eq!(group.topics[0].members.iter().map(|member| member.consumer_id).collect::<Vec<_>>(), [waits]);
     scene.publish().await;
@@ -536,14 +536,18 @@ async fn another_broker_on_the_log_knows_the_same_consumers_and_offsets() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), follows).await.expect("the first broker follows");
+    tokio::time::timeout(Duration::from_secs(30), follows)
+        .await
+        .expect("the first broker must read the other broker's entries");
     other.delete_consumer(id).await.unwrap();
     let gone = async {
         while scene.broker.consumer(id).await.is_ok() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), gone).await.expect("the first broker follows");
+    tokio::time::timeout(Duration::from_secs(30), gone)
+        .await
+        .expect("the first broker must read the other broker's entries");
 }
 
 #[tokio::test]

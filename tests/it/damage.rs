@@ -1,4 +1,5 @@
-//! Flipped bits under the whole broker: what is intact is served, what is not is named, and nothing else suffers.
+//! Flipped bits in the log below a whole broker: intact data is served, errors name damaged data, and nothing else is
+//! affected.
 
 mod headers;
 mod salvage;
@@ -89,7 +90,7 @@ fn flip(file: &Path, at: usize) {
     fs::write(file, bytes).unwrap();
 }
 
-/// The frame of an event.
+/// The frame that holds an event.
 fn frame_of(folder: &Path, id: u128) -> RecordFrame {
     let wanted = Uuid::from_u128(id).to_string();
     frames(folder).into_iter().find(|frame| frame.topic > 0 && frame.body.contains(&wanted)).unwrap()
@@ -125,7 +126,8 @@ async fn sequences(broker: &Broker) -> Vec<u128> {
     }
 }
 
-/// Says what it would do, changing nothing; does it; and what is left verifies and is done once.
+/// Runs `repair --dry-run`, which must change nothing, then `repair`. Afterwards the folder verifies, and a second
+/// repair finds nothing to do.
 fn repair(folder: &Path) -> serde_json::Value {
     let before = contents(folder);
     let dry = run(&["repair", "--data", text(folder), "--dry-run", "--json"]).expect(0).json();
@@ -137,7 +139,7 @@ fn repair(folder: &Path) -> serde_json::Value {
     done[0].clone()
 }
 
-/// The fold needs an event's header, which is intact; only who reads the event itself misses something.
+/// The fold needs only an event's header, which is intact. Only reads of the event itself fail.
 #[tokio::test]
 async fn a_bad_body_does_not_keep_a_broker_without_tables_from_opening() {
     let folder = filled().await;
@@ -151,7 +153,11 @@ async fn a_bad_body_does_not_keep_a_broker_without_tables_from_opening() {
     let again = broker.publish(event(24), None).await.unwrap();
     assert_eq!(again.outcome, PublishOutcome::Duplicate { payload_mismatch: false });
     let next = broker.publish(event(EVENTS + 1), None).await.unwrap().event;
-    assert_eq!((u128::from(next.sequence.0), next.aggregate_sequence.0), (61, 9), "its numbers are taken");
+    assert_eq!(
+        (u128::from(next.sequence.0), next.aggregate_sequence.0),
+        (61, 9),
+        "the damaged event's numbers are not reused"
+    );
 }
 
 #[tokio::test]
@@ -164,7 +170,7 @@ async fn a_page_ends_before_a_damaged_event_and_the_next_read_names_it() {
     assert_eq!(
         (page.items.len(), page.next_offset, page.tail),
         (24, Offset(24), Offset(60)),
-        "what is intact is given"
+        "intact events are returned"
     );
     read.offset = page.next_offset.into();
     for reply in [broker.read(read.clone()).await, broker.wait(read.clone(), std::time::Duration::from_secs(9)).await] {
@@ -174,7 +180,7 @@ async fn a_page_ends_before_a_damaged_event_and_the_next_read_names_it() {
         assert!(error.detail().contains("event-broker repair"), "{}", error.detail());
     }
     read.offset = Offset(25).into();
-    assert_eq!(broker.read(read).await.unwrap().items.len(), 35, "it can be passed over");
+    assert_eq!(broker.read(read).await.unwrap().items.len(), 35, "a reader can skip the damaged event");
 
     let mut log = LogRead { after: Position::ZERO, limit: 100, filter: EventFilter::default() };
     let page = broker.read_log(log.clone()).await.unwrap();
@@ -187,7 +193,7 @@ async fn a_page_ends_before_a_damaged_event_and_the_next_read_names_it() {
     assert_eq!(broker.read_log(log).await.unwrap().items.len(), 35);
 }
 
-/// A clean stop leaves a checkpoint that knows the last batch: it was acknowledged, and cannot be a torn append.
+/// A clean stop leaves a checkpoint that covers the last batch: it was acknowledged, so it cannot be a torn append.
 #[tokio::test]
 async fn damage_in_the_last_batch_that_was_acknowledged_is_never_cut() {
     let folder = filled().await;
@@ -197,7 +203,7 @@ async fn damage_in_the_last_batch_that_was_acknowledged_is_never_cut() {
     let refusal = Broker::open(config(folder.path())).await.err().unwrap().to_string();
     assert!(refusal.contains(&format!("at offset {}", last.offset)) && refusal.contains(text(&last.file)), "{refusal}");
     assert!(refusal.contains(&format!("event-broker repair --data {} --dry-run", text(folder.path()))), "{refusal}");
-    assert!(contents(folder.path()) == before, "nothing was changed");
+    assert!(contents(folder.path()) == before, "a refused open changes nothing");
     let verified = run(&["verify", "--data", text(folder.path())]).expect(1);
     assert!(verified.out.contains(&format!("at offset {}", last.offset)), "{}", verified.out);
     let backup = folder.path().with_extension("backup");
@@ -207,18 +213,18 @@ async fn damage_in_the_last_batch_that_was_acknowledged_is_never_cut() {
     let done = repair(folder.path());
     assert_eq!(done["lost"]["positions"][0]["first"], last.position);
     let kept = folder.path().join("cut").join(done["kept"][0].as_str().unwrap());
-    assert!(fs::metadata(kept).unwrap().len() > 0, "what was cut is kept");
+    assert!(fs::metadata(kept).unwrap().len() > 0, "the bytes that repair cut are kept");
     let broker = open(folder.path()).await;
     assert_eq!(sequences(&broker).await, (1..EVENTS).collect::<Vec<_>>());
     let next = broker.publish(event(EVENTS + 1), None).await.unwrap().event;
-    assert_eq!(u128::from(next.sequence.0), EVENTS + 1, "the lost event's number is not given again");
+    assert_eq!(u128::from(next.sequence.0), EVENTS + 1, "the lost event's sequence is not reused");
     assert!(next.position.0 > last.position);
 }
 
 #[tokio::test]
 async fn a_repaired_log_keeps_the_numbers_of_what_it_lost_even_when_the_tables_are_lost_too() {
     let folder = filled().await;
-    // The last two of the topic: nothing behind them shows that they were there.
+    // The last two events of the topic: no later event shows that they existed.
     for id in [EVENTS - 1, EVENTS] {
         spoil(folder.path(), id);
     }
@@ -228,18 +234,18 @@ async fn a_repaired_log_keeps_the_numbers_of_what_it_lost_even_when_the_tables_a
     fs::remove_dir_all(folder.path().join("state")).unwrap();
     let broker = open(folder.path()).await;
     assert_eq!(sequences(&broker).await, (1..=EVENTS - 2).collect::<Vec<_>>());
-    // Nothing comes behind them; a poll waits instead of looking again and again.
+    // No event follows them; a poll waits instead of reading repeatedly.
     let mut read = TopicRead::all(topic_id("default"));
     read.offset = Offset(58).into();
     assert!(broker.wait(read, std::time::Duration::from_millis(50)).await.unwrap().items.is_empty());
     let again = broker.publish(event(EVENTS), None).await.unwrap_err();
-    assert_eq!(again.kind(), Kind::Trimmed, "it was acknowledged once and is not stored twice");
+    assert_eq!(again.kind(), Kind::Trimmed, "an event acknowledged once is not stored twice");
     let next = broker.publish(event(EVENTS + 4), None).await.unwrap().event;
-    // 60 and 64 are of one aggregate.
+    // Events 60 and 64 belong to one aggregate.
     assert_eq!((u128::from(next.sequence.0), next.aggregate_sequence.0), (EVENTS + 1, 10));
 }
 
-/// Two topics; the fact that registered the first of them is damaged.
+/// Two topics; the fact that registered the first one is damaged.
 async fn without_registration() -> TempDir {
     let folder = TempDir::new().unwrap();
     let broker = open(folder.path()).await;
@@ -269,12 +275,15 @@ async fn a_lost_registration_gives_its_number_to_no_other_topic() {
         if !has_tables {
             fs::remove_dir_all(folder.path().join("state")).unwrap();
             let refusal = Broker::open(config(folder.path())).await.err().unwrap().to_string();
-            assert!(refusal.contains("damaged"), "what an entry said cannot be done without: {refusal}");
+            assert!(
+                refusal.contains("damaged"),
+                "the broker cannot open without the fact in a damaged entry: {refusal}"
+            );
         }
         let done = repair(folder.path());
         let said = if has_tables { &done["saidAgain"] } else { &done["renamed"] };
         assert_eq!(said[0], topic_id("first").to_string(), "{done}");
-        // Now the log alone knows.
+        // From here on only the log holds the fact.
         fs::remove_dir_all(folder.path().join("state")).unwrap();
         let broker = open(folder.path()).await;
         for name in ["first", "second"] {
@@ -305,21 +314,21 @@ async fn every_state_that_is_refused_can_be_repaired() {
         ("a missing last segment", Box::new(|folder| fs::remove_file(folder.join("log").join(&last)).unwrap())),
         ("an empty segment", Box::new(|folder| fs::write(folder.join("log").join(&middle), "").unwrap())),
         (
-            "a garbage file",
+            "a file with garbage",
             Box::new(|folder| {
                 fs::write(folder.join("log/00000000000000000200.1.log"), vec![7; 3000]).unwrap();
             }),
         ),
         ("garbage marks", Box::new(|folder| fs::write(folder.join("log/trimmed.9"), "x").unwrap())),
         (
-            "a log that is gone",
+            "a missing log",
             Box::new(|folder| {
                 fs::remove_dir_all(folder.join("log")).unwrap();
                 fs::create_dir(folder.join("log")).unwrap();
             }),
         ),
         (
-            "a state that is a file",
+            "a state folder that is a file",
             Box::new(|folder| {
                 fs::remove_dir_all(folder.join("state")).unwrap();
                 fs::write(folder.join("state"), "x").unwrap();
@@ -340,7 +349,7 @@ async fn every_state_that_is_refused_can_be_repaired() {
         copy_folder(whole.path(), folder.path()).unwrap();
         harm(folder.path());
         let refusal = Broker::open(config(folder.path())).await;
-        assert!(refusal.is_err(), "{what} is refused");
+        assert!(refusal.is_err(), "opening with {what} is refused");
         drop(refusal);
         let done = run(&["repair", "--data", text(folder.path())]).expect(0);
         run(&["verify", "--data", text(folder.path())]).expect(0);
@@ -348,6 +357,6 @@ async fn every_state_that_is_refused_can_be_repaired() {
             Broker::open(config(folder.path())).await.unwrap_or_else(|error| panic!("{what}: {error}\n{}", done.out));
         let _ = broker.register_event_type(NewEventType::new(type_id("placed").parse().unwrap())).await;
         let next = broker.publish(event(EVENTS + 1), None).await.unwrap().event;
-        assert_eq!(u128::from(next.sequence.0), EVENTS + 1, "{what}: no number is given twice\n{}", done.out);
+        assert_eq!(u128::from(next.sequence.0), EVENTS + 1, "{what}: a sequence is never reused\n{}", done.out);
     }
 }

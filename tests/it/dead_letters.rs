@@ -1,4 +1,4 @@
-//! Dead letters: what is given up, found again, tried again, or let be.
+//! Dead letters: claims that were given up, listed, redriven or discarded.
 
 use crate::scenario::check;
 

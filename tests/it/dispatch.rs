@@ -1,4 +1,4 @@
-//! Dispatch by the real program: killed at random, and before receivers of every bad habit.
+//! Dispatch by the real program: brokers killed at random times, and receivers that misbehave in many ways.
 
 mod consent;
 mod hostile_receivers;

@@ -1,7 +1,7 @@
-//! The acceptance tests of once-only effects, on files and on PostgreSQL.
+//! Acceptance tests of effects that happen exactly once, on files and on PostgreSQL.
 //!
-//! Brokers, workers and projections are real processes, and those that crash are killed. Effects are counted outside: in a
-//! file that workers append to, in a table that the projection keeps.
+//! Brokers, workers and projections are real processes, and crashes are real kills. Effects are counted outside the
+//! broker: in a file that the workers append to, and in a table that the projection keeps.
 
 mod outage;
 mod processes;
@@ -40,14 +40,14 @@ on_both_engines! {
 
 use outage::while_the_registry_is_away_the_worker_pauses_and_no_effect_happens;
 
-/// The effects' events, each of which must be there once.
+/// The events of the effects; each event must occur once.
 fn once(effects: &[WorkerEffect]) -> HashSet<Uuid> {
     let ids: HashSet<_> = effects.iter().map(|effect| effect.id).collect();
     assert_eq!(ids.len(), effects.len(), "an effect happened twice: {effects:?}");
     ids
 }
 
-/// A publisher process that reads `events` from a file, from the place its checkpoint says.
+/// Runs a publisher process that reads `events` from a file, starting at its checkpoint.
 async fn publish_from(stage: &BrokerProcess, events: &[Value], checkpoint: usize, to: usize) {
     let lines: Vec<_> = events[checkpoint..to].iter().map(ToString::to_string).collect();
     let file = stage.folder.path().join("events.ndjson");
@@ -72,7 +72,7 @@ async fn a_publisher_publishes_again_after_a_rollback_and_side_effects_happen_on
     let table = Database::shared().create_database();
     let (worker, projection) = (stage.worker("billing", &[]), stage.projection(&table, "accounts", None));
     publish_from(&stage, &events, 0, 20).await;
-    // The publisher's checkpoint is rolled back; then the broker is killed, and the publisher begins anew.
+    // The publisher's checkpoint is rolled back; then the broker is killed, and the publisher starts again.
     publish_from(&stage, &events, 10, 25).await;
     let folder = stage.kill_broker();
     stage.restart_broker(folder);
@@ -88,7 +88,7 @@ async fn a_publisher_publishes_again_after_a_rollback_and_side_effects_happen_on
     assert_eq!(once(&stage.effects("billing")).len(), EVENTS);
     let counted = Database::shared().sql(&table, "SELECT sum(moves), sum(balance) FROM accounts");
     assert_eq!(counted, format!("{EVENTS}|{EVENTS}"));
-    // Delivered once more, by whatever way: nothing happens.
+    // Delivering the events again, by any path, has no effect.
     let mut again = stage.delivered_to(&stage.url, "billing", &[]);
     for event in events.iter().chain(&events) {
         again.tell(event["id"].as_str().unwrap());
@@ -101,10 +101,10 @@ async fn a_worker_crashes_at_four_points_and_side_effects_happen_once(engine: En
     const EVENTS: u64 = 7;
     let stage = BrokerProcess::on(engine).await;
     let published: HashSet<_> = stage.publish_several(EVENTS).await.into_iter().collect();
-    // The points, and by which attempt the effect is then had.
+    // The crash points, each with the attempt by which the effect has happened.
     for (point, attempt) in [("after-claim", 2), ("before-effect", 2), ("after-effect", 1), ("before-done", 1)] {
         stage.put_handler(point).await;
-        // One after another: of the first, one in the middle, and the last event.
+        // One crash at a time: at the first event, at one in the middle, and at the last.
         for sequence in [1, 4, EVENTS] {
             stage.worker(point, &[("WORKER_CRASH", &format!("{point}@{sequence}"))]).dies().await;
         }
@@ -115,7 +115,7 @@ async fn a_worker_crashes_at_four_points_and_side_effects_happen_once(engine: En
         assert_eq!(once(&effects), published, "{point}");
         let attempts: Vec<_> = effects.iter().map(|effect| effect.attempt).collect();
         assert!(attempts.contains(&attempt) && attempts.iter().all(|it| *it <= 4), "{point}: {attempts:?}");
-        // Aggregates in order, however often it crashed.
+        // Each aggregate is processed in order, however often the worker crashes.
         for account in ["account-0", "account-1", "account-2"] {
             let numbers: Vec<_> =
                 effects.iter().filter(|it| it.subject == account).map(|it| it.aggregate_sequence).collect();
@@ -142,7 +142,7 @@ async fn a_projection_crashes_at_three_points_and_its_view_counts_each_event_onc
     }
 }
 
-/// Delivers events of one aggregate in this order; answers what the worker says of each.
+/// Delivers events of one aggregate in this order; returns the worker's reply to each.
 async fn deliver(worker: &mut RunningProgram, ids: &[Uuid], order: &[usize]) -> Vec<String> {
     let mut said = Vec::new();
     for number in order {
@@ -163,7 +163,7 @@ async fn events_out_of_order_are_ignored_where_they_are_stale(engine: Engine) {
     assert_eq!(said, ["done", "stale", "stale", "already", "done", "stale", "stale", "already"]);
     let numbers = |handler: &str| stage.effects(handler).iter().map(|it| it.aggregate_sequence).collect::<Vec<_>>();
     assert_eq!(numbers("latest"), [3, 6]);
-    // Where none may be passed over, an event waits for the one before it.
+    // If no event may be skipped, an event waits for the one before it.
     let mut gapless = stage.delivered_to(&stage.url, "gapless", &[("WORKER_ORDER", "gapless")]);
     let said = deliver(&mut gapless, &ids, &[2, 1, 3, 2, 3, 6, 4, 5, 6]).await;
     assert_eq!(said, ["held", "done", "held", "done", "done", "held", "done", "done", "done"]);
@@ -173,7 +173,7 @@ async fn events_out_of_order_are_ignored_where_they_are_stale(engine: Engine) {
 async fn of_two_workers_that_receive_the_same_event_only_one_claims_it(engine: Engine) {
     const ROUNDS: usize = 25;
     let stage = BrokerProcess::on(engine).await;
-    // On a shared log they ask two brokers.
+    // On a shared log they call two brokers.
     let other = stage.database.as_deref().map(crate::several_brokers::start);
     let other_url = other.as_ref().map_or(&stage.url, |other| &other.url);
     let mut one = stage.delivered_to(&stage.url, "billing", &[]);
@@ -197,9 +197,9 @@ async fn failed_work_is_retried_after_a_back_off_then_given_up_and_left_to_a_per
     stage.client.put_handler("billing", terms).await.unwrap();
     let bad = [stage.publish(moved("bad", 1)).await, stage.publish(moved("bad", 2)).await];
     let good = stage.publish(moved("good", 3)).await;
-    // By default the runner asks for `gapless`, and what stands behind a dead letter of its aggregate would wait for it.
+    // By default the runner uses `gapless`, where later events of an aggregate wait for its dead letter.
     let failing = stage.worker("billing", &[("WORKER_FAIL", "bad"), ("WORKER_ORDER", "latest")]);
-    // What fails keeps nobody else waiting, and is given up after its attempts.
+    // A failing event delays no other aggregate, and is given up after its last attempt.
     stage.caught_up("billing", 3).await;
     let effects = stage.effects("billing");
     assert_eq!(effects.iter().map(|it| it.id).collect::<Vec<_>>(), [good]);
@@ -219,7 +219,8 @@ async fn failed_work_is_retried_after_a_back_off_then_given_up_and_left_to_a_per
         assert!(dead_letter.attempts.is_sorted_by(|one, other| one.token < other.token));
     }
     failing.stop();
-    // A person mends the cause, redrives one and discards the other. The worker notices by itself.
+    // The operator removes the cause, redrives one dead letter and discards the other. The worker notices without a
+    // restart.
     let mended = stage.worker("billing", &[("WORKER_ORDER", "latest")]);
     stage.client.discard(letters[1].id, "Not worth it.".to_owned(), None).await.unwrap();
     stage.client.redrive(letters[0].id, RedriveRequest::default(), None).await.unwrap();
@@ -273,11 +274,11 @@ async fn aggregates_whose_names_look_alike_do_not_collide(engine: Engine) {
     let mut ids = Vec::new();
     for (n, name) in names.iter().enumerate() {
         let published = stage.client.publish(moved(name, n as u64), None).await.unwrap();
-        // Each is an aggregate of its own, and finds nothing before it.
+        // Each name is a separate aggregate without earlier events.
         assert_eq!(published.event.aggregate_sequence, AggregateSequence(1), "{name:?}");
         ids.push(published.event.id);
     }
-    // Backwards: were two of them one aggregate, the earlier would be stale.
+    // In reverse order: if two names were one aggregate, the earlier event would be stale.
     let mut worker = stage.delivered_to(&stage.url, "billing", &[]);
     let order: Vec<_> = (1..=names.len()).rev().collect();
     let said = deliver(&mut worker, &ids, &order).await;

@@ -1,8 +1,8 @@
-//! A failing disk under the whole broker: it refuses, says so, and comes back with exactly what it promised.
+//! A failing disk below a whole broker: it refuses, reports the cause, and reopens with exactly what it acknowledged.
 //!
 //! A seed chooses the requests, the fault and what a power cut leaves. After each fault the broker is opened on that
-//! disk again: every acknowledged request is there, the one that was refused is there whole or not at all, and nothing
-//! else is. A seed run twice gives the same trace.
+//! disk again: every acknowledged request is present, the refused request is present completely or not at all, and
+//! nothing else is present. Running a seed twice gives the same trace.
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
 use contract::api::*;
@@ -18,7 +18,7 @@ use uuid::Uuid;
 const SEEDS: u64 = 40;
 const FAULTS_PER_SEED: usize = 4;
 
-/// A small repeatable source of chance.
+/// A small deterministic random number generator.
 struct RepeatableRandom(u64);
 
 impl RepeatableRandom {
@@ -31,7 +31,7 @@ impl RepeatableRandom {
 struct FaultRun {
     chance: RepeatableRandom,
     disk: FaultDisk,
-    /// Ids of acknowledged events, request by request.
+    /// Ids of acknowledged events, one list per request.
     promised: Vec<Vec<Uuid>>,
     next_id: u128,
     segment_bytes: u64,
@@ -90,7 +90,7 @@ impl FaultRun {
         self.disk.fail(operation, nth, fault);
     }
 
-    /// Publishes until the disk fails; gives back the ids of the request that was refused.
+    /// Publishes until the disk fails; returns the ids of the refused request.
     async fn publish_until_failure(&mut self, broker: &Broker) -> Vec<Uuid> {
         for _ in 0..60 {
             let request = self.request();
@@ -106,11 +106,11 @@ impl FaultRun {
                 }
             }
         }
-        // A fault in work behind the scenes (sealing) may hurt nobody.
+        // A fault in background work (sealing) may affect no request.
         Vec::new()
     }
 
-    /// Everything stored, in order, with its numbers checked.
+    /// All stored events, in order; checks their numbers.
     async fn stored(&self, broker: &Broker) -> Vec<Uuid> {
         let mut ids = Vec::new();
         let mut sequences = std::collections::HashMap::new();
@@ -144,7 +144,7 @@ impl FaultRun {
             let again = self.request();
             assert_eq!(broker.publish_batch(again, Atomicity::All, None).await.unwrap_err().kind(), Kind::Unavailable);
         }
-        // What was promised is still readable, and nothing more than that.
+        // Exactly the acknowledged events are still readable.
         assert_eq!(self.stored(&broker).await, self.promised.concat());
         broker.close().await;
         drop(broker);
@@ -171,21 +171,22 @@ async fn trace(seed: u64, segment_bytes: u64) -> Vec<String> {
 #[tokio::test]
 async fn after_any_disk_fault_every_promise_is_kept_and_nothing_half_is_there() {
     for seed in 0..SEEDS {
-        // Small segments: faults hit rolling and sealing too.
+        // Small segments, so that faults also hit rolling and sealing.
         trace(seed, 3000).await;
     }
 }
 
 #[tokio::test]
 async fn a_seed_run_twice_gives_the_same_trace() {
-    // One large segment: sealing is another thread's work, and threads take turns as they please.
+    // One large segment: sealing runs on another thread, and the scheduling of threads is not deterministic.
     assert_eq!(trace(7, 1 << 30).await, trace(7, 1 << 30).await);
 }
 
-/// Freeing space needs a little space: it is kept for that, and nothing else may take it.
+/// Freeing space needs a little space: the reserve is kept for that, and no other write may use it.
 #[tokio::test]
 async fn a_full_disk_takes_no_events_but_can_be_trimmed_until_it_does() {
-    // One segment: the keeper, which would make the reserve again at once, has nothing to do before the first trim.
+    // One segment: the background thread would recreate the reserve at once, but has nothing to do before the first
+    // trim.
     let mut run = FaultRun::new(3, 1 << 30);
     run.reserve_bytes = 64 * 1024;
     let broker = run.open().await;
@@ -197,14 +198,14 @@ async fn a_full_disk_takes_no_events_but_can_be_trimmed_until_it_does() {
     let request = run.request();
     let refused = broker.publish_batch(request.clone(), Atomicity::All, None).await.unwrap().remove(0).unwrap_err();
     assert!(refused.kind() == Kind::Unavailable && refused.detail().contains("disk is full"), "{}", refused.detail());
-    assert!(broker.failure().is_none(), "nothing of it was written");
-    assert!(run.disk.names().contains(&"reserve".to_owned()), "the reserve is for what frees space");
+    assert!(broker.failure().is_none(), "nothing of the request was written");
+    assert!(run.disk.names().contains(&"reserve".to_owned()), "the reserve is only for operations that free space");
     run.disk.fail(DiskOperation::Write, 1, DiskFault::Full);
     for topic in ["a", "b"] {
         let trim = TrimRequest { through: Some(Sequence(3)), ..TrimRequest::default() };
         assert_eq!(broker.trim_topic(&topic_id(topic), trim).await.unwrap().count, 3);
     }
-    // The keeper looks for room, and makes the reserve anew.
+    // The background thread checks the free space and recreates the reserve.
     while !run.disk.names().contains(&"reserve".to_owned()) {
         tokio::task::yield_now().await;
     }

@@ -1,4 +1,4 @@
-//! Data folders written by earlier versions still open, and say what they said.
+//! Data folders written by earlier versions still open with the same contents.
 //!
 //! `tests/fixtures/v1` was written by `examples/quickstart.rs`: one topic, one type, one event.
 
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 const WRITTEN_AT: &str = "2026-11-15T22:48:00Z";
 
-/// A copy of a fixture: opening writes to it.
+/// A copy of a fixture, because opening a folder writes to it.
 fn fixture(name: &str) -> TempDir {
     let folder = TempDir::new().unwrap();
     copy_folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name), folder.path()).unwrap();
@@ -27,7 +27,7 @@ async fn a_folder_of_format_1_opens_with_and_without_its_tables() {
             std::fs::remove_dir_all(folder.path().join("state")).unwrap();
         }
         assert!(log::file::verify(folder.path(), contract::Position::ZERO, |_| ()).unwrap().damages.is_empty());
-        // An hour after it was written.
+        // One hour after the fixture was written.
         let clock = Arc::new(ManualClock::at(WRITTEN_AT.parse::<Timestamp>().unwrap().millis() + 3_600_000));
         let broker = Broker::open_at(Config::folder(folder.path()), clock).await.unwrap();
         let topic = "gts.hx.core.events.topic.v1~vendor.orders.v1".parse().unwrap();
@@ -38,7 +38,7 @@ async fn a_folder_of_format_1_opens_with_and_without_its_tables() {
         assert_eq!(event.data.get(), r#"{"total": 99.90}"#);
         assert_eq!((stored.sequence.0, stored.aggregate_sequence.0, stored.position.0), (1, 1, 4));
         assert_eq!(broker.event(event.id).await.unwrap(), stored);
-        // The key it was stored under is still its key, and its aggregate goes on counting.
+        // Its idempotency key is still remembered, and its aggregate continues counting.
         let mut again = NewEvent::new(event.event_type, event.source, event.data);
         (again.id, again.tenant) = (Some(event.id), event.tenant);
         (again.subject, again.subject_type) = (event.subject, event.subject_type);

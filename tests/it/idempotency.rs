@@ -1,4 +1,4 @@
-//! Deduplication: the same key is the same event, within the topic's window, across restarts.
+//! Deduplication: an event with the same key is a duplicate, within the topic's window and across restarts.
 
 use crate::scenario::check;
 

@@ -1,4 +1,4 @@
-//! Identifiers in the broker: codes and GTS ids side by side on every engine, and in the configuration.
+//! Identifiers in the broker: codes and GTS ids side by side, on every engine and in the configuration.
 
 use crate::scenario::check;
 use event_broker::config::{LoadedConfig, load};
@@ -62,7 +62,7 @@ fn the_longest_code_is_stored_on_every_engine() {
     ));
 }
 
-/// The events of the README have a subject and no subject type; nobody could ask where such an aggregate stands.
+/// The events of the README have a subject and no subject type; the state of such an aggregate could not be queried.
 #[test]
 fn an_aggregate_without_a_subject_type_is_found() {
     check(
@@ -80,7 +80,8 @@ fn an_aggregate_without_a_subject_type_is_found() {
     );
 }
 
-/// A producer that stamps `occurredAt` in its retry loop, or retries from another process, made several events of one id.
+/// A producer that set `occurredAt` in its retry loop, or retried from another process, created several events with one
+/// id.
 #[test]
 fn a_topic_that_deduplicates_by_id_takes_an_id_once_whatever_else_is_sent() {
     check(

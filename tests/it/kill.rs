@@ -1,7 +1,7 @@
-//! The real process, killed: nothing acknowledged is lost, nothing appears twice, every numbering stays dense.
+//! The real process, killed: no acknowledged event is lost, none is stored twice, and all numbers stay dense.
 //!
-//! The process under test is `event-broker bench --acks`: eight callers publish, and every acknowledged event is a line
-//! on a pipe. After each kill the folder is verified, opened, and held against the lines.
+//! The process under test is `event-broker bench --acks`: eight callers publish, and the process prints one line per
+//! acknowledged event to a pipe. After each kill the folder is verified, opened, and compared with the lines.
 
 use contract::api::*;
 use contract::{AggregateRead, AggregateSequence, LogRead, Position, StoredEvent};
@@ -12,19 +12,20 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
-/// Small segments, so that a run rolls and seals a few.
+/// Small segments, so that a run rolls and seals several.
 const SEGMENT_BYTES: &str = "65536";
 const TOPICS: u32 = 3;
 
-/// Everything one data folder has promised so far.
+/// Everything that one data folder has acknowledged so far.
 #[derive(Default)]
 pub(crate) struct AcknowledgedEvents {
-    /// By event id: topic and sequence.
+    /// Topic and sequence, by event id.
     pub(crate) acked: HashMap<String, (u32, u64)>,
 }
 
 impl AcknowledgedEvents {
-    /// Takes the complete lines of a process's output, and kills it when `enough` were heard; whether that was needed.
+    /// Reads the complete lines of a process's output, and kills the process after `enough` lines; returns whether a
+    /// kill was needed.
     fn listen(&mut self, child: &mut Child, enough: usize) -> bool {
         let output = child.stdout.take().unwrap();
         let mut reader = BufReader::new(output);
@@ -35,13 +36,13 @@ impl AcknowledgedEvents {
             if count == 0 {
                 break;
             }
-            // A line cut short by the kill was not heard whole.
+            // A line cut off by the kill does not count.
             if line.ends_with('\n') {
                 self.note(&line);
                 heard += 1;
             }
             if heard == enough {
-                // Kill in the middle of the work, then hear out what the pipe still holds.
+                // Kill in the middle of the work, then read what is left in the pipe.
                 let _ = child.kill();
             }
         }
@@ -56,7 +57,7 @@ impl AcknowledgedEvents {
         assert!(before.is_none(), "{id} was acknowledged twice");
     }
 
-    /// Opens the folder and holds what is there against what was promised.
+    /// Opens the folder and compares its contents with what was acknowledged.
     pub(crate) async fn hold_against(&self, folder: &Path) -> usize {
         let report =
             log::file::verify(folder, event_broker::acknowledged_state(folder).unwrap().acknowledged, |_| ()).unwrap();
@@ -67,7 +68,7 @@ impl AcknowledgedEvents {
         check_order_of_callers(&events);
         let stored: HashMap<_, _> =
             events.iter().map(|(topic, event)| (event.id.to_string(), (*topic, event.sequence.0))).collect();
-        assert_eq!(stored.len(), events.len(), "an id is stored twice");
+        assert_eq!(stored.len(), events.len(), "an event id is stored twice");
         let earliest =
             |topic| events.iter().find(|(of, _)| *of == topic).map_or(u64::MAX, |(_, event)| event.sequence.0);
         let earliest: Vec<_> = (0..TOPICS).map(earliest).collect();
@@ -81,7 +82,7 @@ impl AcknowledgedEvents {
     }
 }
 
-/// Every event in global order, with its topic's number.
+/// Every event in global order, with its sequence in its topic.
 async fn read_everything(broker: &Broker) -> Vec<(u32, StoredEvent)> {
     let mut events = Vec::new();
     let mut after = Position::ZERO;
@@ -104,22 +105,22 @@ fn check_numbers(events: &[(u32, StoredEvent)]) {
     let mut aggregates = HashMap::<(u32, String), u64>::new();
     let mut position = 0;
     for (topic, event) in events {
-        // A trimmed topic begins later; from there on it is dense like any other.
+        // A trimmed topic starts at a later sequence; from there on it is dense like any other.
         sequences.entry(*topic).or_insert(event.sequence.0 - 1);
         let subject = event.event().unwrap().subject.unwrap();
         aggregates.entry((*topic, subject.clone())).or_insert(event.aggregate_sequence.0 - 1);
-        assert!(event.position.0 > position, "positions rise");
+        assert!(event.position.0 > position, "positions must rise");
         position = event.position.0;
         let sequence = sequences.entry(*topic).or_default();
         *sequence += 1;
-        assert_eq!(event.sequence.0, *sequence, "topic {topic} is dense");
+        assert_eq!(event.sequence.0, *sequence, "the sequences of topic {topic} must be dense");
         let aggregate = aggregates.entry((*topic, subject)).or_default();
         *aggregate += 1;
-        assert_eq!(event.aggregate_sequence.0, *aggregate, "aggregates are dense");
+        assert_eq!(event.aggregate_sequence.0, *aggregate, "aggregate sequences must be dense");
     }
 }
 
-/// A caller goes on only when it was answered, so its counts rise by one from run to run's beginning.
+/// A caller continues only after a response, so its counts rise by one up to the beginning of the next run.
 fn check_order_of_callers(events: &[(u32, StoredEvent)]) {
     let mut counts = HashMap::<(u128, u64), u64>::new();
     for (_, event) in events {
@@ -127,12 +128,12 @@ fn check_order_of_callers(events: &[(u32, StoredEvent)]) {
         let (caller, count) = (data["caller"].as_u64().unwrap(), data["count"].as_u64().unwrap());
         let run = event.id.as_u128() >> 96;
         let expected = counts.entry((run, caller)).or_insert(count);
-        assert_eq!(count, *expected, "caller {caller} of run {run}");
+        assert_eq!(count, *expected, "counts of caller {caller} in run {run}");
         *expected += 1;
     }
 }
 
-/// The tables say of every aggregate what its events say.
+/// The tables hold the same value for every aggregate as its events.
 async fn check_heads(broker: &Broker, events: &[(u32, StoredEvent)]) {
     let mut seen = HashSet::new();
     for (_, event) in events.iter().rev() {
@@ -164,7 +165,7 @@ pub(crate) fn publisher(folder: &Path, run: u32) -> Command {
     command
 }
 
-/// How often the long test kills: 20 in CI, `EVENT_BROKER_KILLS=200` for the long one.
+/// How many times the long test kills the process: 20 in CI, `EVENT_BROKER_KILLS=200` for a longer run.
 fn kills() -> u32 {
     std::env::var("EVENT_BROKER_KILLS").map_or(20, |text| text.parse().unwrap())
 }
@@ -175,7 +176,8 @@ async fn a_process_killed_at_random_moments_keeps_every_promise() {
     let mut promises = AcknowledgedEvents::default();
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     for run in 0..kills() {
-        // A fresh folder now and then: otherwise reading everything back grows with the square of the kills.
+        // Start a fresh folder from time to time: otherwise the time to read everything back grows with the square of
+        // the kills.
         if run % 10 == 0 {
             folder = TempDir::new().unwrap();
             promises = AcknowledgedEvents::default();
@@ -193,11 +195,11 @@ async fn a_process_killed_at_random_moments_keeps_every_promise() {
 #[tokio::test]
 async fn a_process_that_dies_at_any_crash_point_keeps_every_promise() {
     for point in log::CRASH_POINTS {
-        // The first time a point is reached, and once everything is warm.
+        // The first time a point is reached, and once after many operations.
         for count in [1, 3] {
             let folder = TempDir::new().unwrap();
             let mut promises = AcknowledgedEvents::default();
-            // Something to recover from, so that points of reopening are met too.
+            // Earlier data to recover, so that the crash points of reopening are reached too.
             let mut first = publisher(folder.path(), 0).spawn().unwrap();
             promises.listen(&mut first, 200);
             let mut child = publisher(folder.path(), 1)

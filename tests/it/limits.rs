@@ -1,4 +1,4 @@
-//! Limits: what is too long, too deep or too much is told so, and nothing is stored.
+//! Limits: input that is too long, too deep or too large is refused with the reason, and nothing is stored.
 
 use crate::scenario::{describe, subject_type_id, topic_id, type_id};
 use contract::api::*;
@@ -48,7 +48,10 @@ async fn what_breaks_a_limit_is_refused_with_its_own_code_and_stores_nothing() {
     for (event, expected) in refusals {
         let error = broker.publish(event, None).await.unwrap_err();
         assert!(describe(&error).starts_with(expected), "{} instead of {expected}", describe(&error));
-        assert!(!error.to_string().contains("zzz") && !error.to_string().contains("yyy"), "the value was quoted back");
+        assert!(
+            !error.to_string().contains("zzz") && !error.to_string().contains("yyy"),
+            "the response quotes the value"
+        );
     }
     assert!(broker.read(TopicRead::all(topic_id("default"))).await.unwrap().items.is_empty());
     broker.publish(event(&deep(64)), None).await.unwrap();

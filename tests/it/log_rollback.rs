@@ -1,5 +1,7 @@
-//! A shared log that goes back under running brokers: fail-over to a copy that had not received everything, or a restore.
-//! Whoever had read what is gone notices, answers nothing more from it, and holds nobody up.
+//! A shared log that is rolled back below running brokers: a fail-over to a replica that had not received everything,
+//! or a restore from a backup.
+//! A broker that has read records that no longer exist detects this, returns nothing more from the log, and blocks no
+//! caller.
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
 use contract::api::*;
@@ -17,17 +19,17 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-/// A log in memory that several brokers share, and that can go back.
+/// A log in memory that several brokers share and that can be rolled back.
 struct FallibleLog {
     log: RwLock<Arc<MemoryLog>>,
     tail: watch::Sender<Position>,
-    /// The number of the connection: one more each time that the log goes back.
+    /// The number of the connection; it grows by one with every rollback of the log.
     connection: AtomicU64,
     appends: AtomicU64,
     reads: AtomicU64,
-    /// Reading finds nothing behind this.
+    /// Reads return nothing after this position.
     reads_end: AtomicU64,
-    /// The next call of this name panics.
+    /// The next call of the function with this name panics.
     panics: Mutex<Option<&'static str>>,
 }
 
@@ -48,7 +50,7 @@ impl FallibleLog {
         Arc::clone(&self.log.read().unwrap())
     }
 
-    /// Everything behind `end` is gone, without a word.
+    /// Removes everything after `end` without notice to the brokers.
     async fn go_back(&self, end: Position) {
         let mut records = self.now().read(ReadRange::All(Position::ZERO), NO_LIMIT).await.unwrap();
         records.retain(|record| record.header.position <= end);
@@ -58,7 +60,7 @@ impl FallibleLog {
         self.connection.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The tail is looked at, as it is once a second.
+    /// Reads the tail and notifies its watchers, as happens once a second.
     fn look(&self) {
         let tail = *self.now().tail().borrow();
         self.tail.send_replace(tail);
@@ -135,7 +137,7 @@ fn event(id: u128) -> NewEvent {
     event.about(subject_type_id("order"), "o-1")
 }
 
-/// Publishes these; answers where the log ends then.
+/// Publishes these events; returns the tail of the log afterwards.
 async fn publish(broker: &Broker, log: &FallibleLog, ids: std::ops::RangeInclusive<u128>) -> Position {
     for id in ids {
         let published = in_time(broker.publish(event(id), None)).await.unwrap();
@@ -144,7 +146,7 @@ async fn publish(broker: &Broker, log: &FallibleLog, ids: std::ops::RangeInclusi
     *log.now().tail().borrow()
 }
 
-/// Waits until the broker has read so many events.
+/// Waits until the broker has read this many events.
 async fn has_read(broker: &Broker, count: u64) {
     in_time(async {
         while broker.read(TopicRead::all(topic_id("default"))).await.unwrap().tail < Offset(count) {
@@ -154,7 +156,7 @@ async fn has_read(broker: &Broker, count: u64) {
     .await;
 }
 
-/// Waits until the broker says that it cannot go on.
+/// Waits until the broker reports a failure.
 async fn fails(broker: &Broker) {
     let noticed = async {
         while broker.failure().is_none() {
@@ -178,7 +180,7 @@ async fn a_busy_broker_does_not_append_again_and_again_to_a_log_that_went_back()
     assert_eq!(refused.kind(), Kind::Unavailable);
     fails(&broker).await;
     assert!(log.appends.load(Ordering::SeqCst) - before <= 2);
-    // Nobody is held up, and what is opened goes on behind what there is.
+    // No caller is blocked, and a reopened broker continues after the records that exist.
     let other = open(&log).await;
     let published = in_time(other.publish(event(3), None)).await.unwrap();
     assert_eq!((published.outcome, published.event.sequence.0), (PublishOutcome::Created, 3));
@@ -189,7 +191,7 @@ async fn a_broker_that_cannot_read_what_others_wrote_does_not_append_again_and_a
     let log = FallibleLog::new();
     let broker = open(&log).await;
     let end = publish(&broker, &log, 1..=3).await;
-    // A connection for reading that still leads to the server from before.
+    // A read connection that still leads to the old server.
     log.reads_end.store(end.0, Ordering::SeqCst);
     let other = open(&log).await;
     publish(&other, &log, 4..=4).await;
@@ -213,7 +215,7 @@ async fn an_idle_broker_does_not_answer_a_repetition_from_a_record_that_is_gone(
         let end = publish(&idle, &log, 1..=2).await;
         publish(&idle, &log, 3..=4).await;
         log.go_back(end).await;
-        // Another broker on the copy: shorter than what the idle one has read, as long, and longer.
+        // Another broker on the replica: its log is shorter than what the idle one has read, as long, and longer.
         drop(other);
         let other = open(&log).await;
         publish(&other, &log, 101..=100 + more).await;
@@ -262,7 +264,7 @@ async fn what_retention_removed_did_not_go_back() {
     let log = FallibleLog::new();
     let (broker, other) = (open(&log).await, open(&log).await);
     publish(&broker, &log, 1..=5).await;
-    // The other's last record is gone when it reads the next.
+    // The other broker's last record no longer exists at its next read.
     has_read(&other, 5).await;
     log.now().remove(TopicNumber(1), contract::Sequence(5)).await.unwrap();
     publish(&broker, &log, 6..=7).await;
@@ -270,15 +272,15 @@ async fn what_retention_removed_did_not_go_back() {
     assert!(broker.failure().is_none() && other.failure().is_none());
 }
 
-/// What was lost is not answered, wherever its broker looks: aggregate, repetition, next number.
+/// No response contains a lost event, in any lookup: aggregate, duplicate, next number.
 async fn knows_nothing_of_the_lost(broker: &Broker, lost: u128) {
     let published = in_time(broker.publish(event(lost), None)).await.unwrap();
-    assert_eq!(published.outcome, PublishOutcome::Created, "an event that never was in this log");
-    assert_eq!(published.event.aggregate_sequence.0, 21, "behind those of the new history");
+    assert_eq!(published.outcome, PublishOutcome::Created, "the id is new in this log");
+    assert_eq!(published.event.aggregate_sequence.0, 21, "the sequence follows those of the new history");
 }
 
-/// Stores twenty other events than those that were lost, and trims them: the record that the lost history ended with cannot be
-/// compared any more.
+/// Stores other events than the lost ones, and trims them: the last record of the lost history can then no longer be
+/// compared.
 async fn write_past_and_trim(log: &Arc<FallibleLog>, ids: std::ops::RangeInclusive<u128>) {
     let other = open(log).await;
     let count = u64::try_from(ids.clone().count()).unwrap();
@@ -288,7 +290,7 @@ async fn write_past_and_trim(log: &Arc<FallibleLog>, ids: std::ops::RangeInclusi
     assert!(in_time(other.trim(&topic_id("default"), contract::Sequence(tail))).await.unwrap() > 0);
 }
 
-/// The broker served a lost aggregate, and refused a lost event as stored before, for good.
+/// The broker served a lost aggregate, and answered a lost event as a duplicate, permanently.
 #[tokio::test]
 async fn a_checkpoint_whose_record_was_removed_from_another_history_is_dropped() {
     let (log, folder) = (FallibleLog::new(), TempDir::new().unwrap());
@@ -310,7 +312,7 @@ async fn a_checkpoint_whose_record_was_removed_from_another_history_is_dropped()
     broker.close().await;
 }
 
-/// The same under a broker that was cut off while it happened.
+/// The same, with a broker that was disconnected during the rollback.
 #[tokio::test]
 async fn a_broker_whose_last_record_was_removed_from_another_history_does_not_go_on() {
     let log = FallibleLog::new();
@@ -356,7 +358,7 @@ async fn a_panic_of_the_appender_or_the_writer_is_noticed_and_another_broker_goe
         publish(&broker, &log, 1..=2).await;
         has_read(&other, 2).await;
         if call == "read" {
-            // The writer reads what somebody else has written.
+            // The writer reads the records of another broker.
             *log.panics.lock().unwrap() = Some(call);
             publish(&other, &log, 3..=3).await;
             in_time(broker.failed()).await;

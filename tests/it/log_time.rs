@@ -1,4 +1,4 @@
-//! The time of a log: it never falls and always moves, whatever the wall clocks of its brokers do.
+//! The time of a log: it never goes back and always advances, whatever the wall clocks of its brokers do.
 
 use crate::scenario::{check, subject_type_id, topic_id, type_id};
 use contract::api::*;
@@ -19,7 +19,7 @@ const SECOND: i64 = 1000;
 const HOUR: i64 = 3600 * SECOND;
 const DAY: i64 = 24 * HOUR;
 
-/// The clock was a day ahead when the broker was started and something was stored; then it was set right.
+/// The clock was one day ahead when the broker was started and an event was stored; then it was corrected.
 const A_DAY_AHEAD_ONCE: &str = "
         topic orders window=PT10M                   -> created
         type placed topic=orders                    -> created
@@ -108,7 +108,7 @@ fn a_clock_that_was_ahead_deletes_nothing_early_and_keeps_nothing_longer() {
     );
 }
 
-/// An event of one subject, with an id if there is one to give.
+/// An event of one subject, with an optional id.
 fn event(id: Option<u128>) -> NewEvent {
     let data = RawValue::from_string("{}".to_owned()).unwrap();
     let event = NewEvent::new(type_id("placed").parse().unwrap(), "test", data).about(subject_type_id("order"), "a");
@@ -179,14 +179,15 @@ async fn a_jump_of_the_clock_that_passes_is_not_written() {
     clock.step(-200 * DAY);
     assert_eq!(created().await, 10 * SECOND);
     assert!(broker.degradations().is_empty());
-    // A machine that was suspended: after a while the clock is believed.
+    // A suspended machine: after a while the broker accepts the clock's new time.
     clock.step(8 * HOUR);
     assert_eq!(created().await, 10 * SECOND);
     clock.advance(300 * SECOND);
     assert_eq!(created().await, 8 * HOUR + 310 * SECOND);
 }
 
-/// A machine that had not set its clock yet started the broker: within a second every event was gone, without a word.
+/// A machine started the broker before its clock was set: retention removed every event within a second, without a log
+/// line.
 #[tokio::test]
 async fn a_clock_that_is_ahead_at_the_start_deletes_nothing_and_forgets_no_key() {
     let (folder, clock) = (TempDir::new().unwrap(), Arc::new(ManualClock::at(START)));
@@ -207,7 +208,7 @@ async fn a_clock_that_is_ahead_at_the_start_deletes_nothing_and_forgets_no_key()
     assert_eq!(broker.expire().await.unwrap(), 0);
     let again = broker.publish(event(Some(7)), None).await.unwrap();
     assert_eq!(again.outcome, PublishOutcome::Duplicate { payload_mismatch: false });
-    // It was right, and the broker was off for ten years.
+    // The clock was right, and the broker was stopped for ten years.
     clock.advance(300 * SECOND);
     assert_eq!(broker.expire().await.unwrap(), 1);
     assert!(broker.degradations().is_empty(), "{:?}", broker.degradations());
@@ -275,7 +276,7 @@ async fn a_window_that_is_raised_revives_no_key_at_any_broker() {
     assert_eq!((again.outcome, again.event.sequence.get()), (PublishOutcome::Duplicate { payload_mismatch: false }, 3));
 }
 
-/// One step of a random life.
+/// One step of a random run.
 #[derive(Debug, Clone)]
 enum HistoryStep {
     Publish(u128),
@@ -283,7 +284,7 @@ enum HistoryStep {
     Jump(i64),
     Window(i64),
     Trim,
-    /// With the last checkpoint, or from the whole log.
+    /// Opens with the last checkpoint, or from the whole log.
     Reopen(bool),
 }
 
@@ -298,7 +299,7 @@ fn step() -> impl Strategy<Value = HistoryStep> {
     ]
 }
 
-/// A broker, and what its answers must be: a key counts while it was inside the window in force all the time since.
+/// A broker, and what it must reply: a key counts while it has been inside every window in force since it was stored.
 struct ModelledBroker {
     log: Arc<MemoryLog>,
     clock: Arc<ManualClock>,
@@ -325,7 +326,7 @@ impl ModelledBroker {
         Broker::on_log(config, log.clone() as Arc<dyn Log>, state, clock.clone()).await.unwrap()
     }
 
-    /// The log's time: that of an event stored just now.
+    /// The log's time: the time of an event stored just now.
     async fn now(&mut self) -> i64 {
         self.markers += 1;
         let marker = self.broker.publish(event(Some(self.markers)), None).await.unwrap();
@@ -356,7 +357,7 @@ impl ModelledBroker {
                     std::fs::remove_dir_all(self.folder.path().join("state")).unwrap();
                 }
                 self.broker = Self::open(&self.log, &self.clock, &self.folder).await;
-                // Until the clock has lasted, nothing of before ends by it.
+                // Until the clock has proved stable, nothing stored earlier expires by it.
                 self.clock.advance(300 * SECOND);
                 let held = self.broker.degradations();
                 assert!(held.is_empty(), "{held:?}");

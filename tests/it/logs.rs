@@ -1,4 +1,5 @@
-//! Topics in logs of their own: where they lie, what they keep, what a crash or a failure of one does to the others.
+//! Topics in their own logs: where their data is, what they keep, and how a crash or failure of one log affects the
+//! others.
 
 mod deletion;
 
@@ -18,7 +19,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use uuid::Uuid;
 
-/// A topic as the HTTP contract's example registers it.
+/// A topic registered as in the example of the HTTP contract.
 const SAMPLE: &str = r#"{"id":"gts.hx.core.events.topic.v1~vendor.users.v1","description":"User-related events","streaming":{"type":"file","location":"file://var/lib/hyperspot/events","retention":"PT30D"}}"#;
 
 fn clock() -> Arc<ManualClock> {
@@ -43,7 +44,7 @@ fn topic(name: &str, streaming: &str) -> NewTopic {
     NewTopic { streaming: serde_json::from_str(streaming).unwrap(), ..NewTopic::new(topic_id(name)) }
 }
 
-/// Registers a topic and a type of the same name for its events.
+/// Registers a topic, and an event type of the same name for it.
 async fn register(broker: &Broker, topic: NewTopic) -> Result<RegisterOutcome<Topic>> {
     let registered = broker.register_topic(topic.clone()).await?;
     let name = topic.id.as_str().rsplit('.').nth(1).unwrap().to_owned();
@@ -87,7 +88,7 @@ async fn the_documented_sample_topic_works_whatever_the_default_log_is() {
         assert_eq!(serde_json::to_string(&shown.definition).unwrap(), SAMPLE);
         let place = folder.path().canonicalize().unwrap().join("logs/var/lib/hyperspot/events/log");
         let there = locations(&broker, "users").await;
-        // Where it lies on this machine is not told.
+        // The response does not contain the location on this machine.
         assert_eq!(there, ["file://log/00000000000000000001.1.log"]);
         assert!(place.join("00000000000000000001.1.log").exists());
         broker.close().await;
@@ -95,7 +96,7 @@ async fn the_documented_sample_topic_works_whatever_the_default_log_is() {
         let later = clock();
         later.advance(60_000);
         let broker = Broker::open_at(config(), later).await.unwrap();
-        // A memory log has forgotten the topic, but the topic's own log has not.
+        // A memory log has lost the topic; a topic's log on disk has not.
         let again = register(&broker, sample.clone()).await.unwrap();
         assert_eq!(matches!(again, RegisterOutcome::Unchanged(_)), is_file);
         assert_eq!(again.into_inner(), shown);
@@ -275,7 +276,7 @@ async fn absolute_locations_lie_where_the_configuration_allows_and_nowhere_else(
     for refused in ["other", "allowed2/x", "data/log", "data/logs"] {
         let error = register(&broker, topic("refused", &named(refused))).await.unwrap_err();
         assert_eq!((error.kind(), error.violations()[0].pointer.as_str()), (Kind::Validation, "/streaming/location"));
-        assert!(!error.to_string().contains(&at("")), "the value was quoted back");
+        assert!(!error.to_string().contains(&at("")), "the response quotes the value");
         assert!(broker.topic(&topic_id("refused")).await.is_err());
     }
     assert!(!root.path().join("other").exists() && !root.path().join("data/logs").exists());
@@ -290,12 +291,12 @@ async fn absolute_locations_lie_where_the_configuration_allows_and_nowhere_else(
         assert!(root.path().join(place).join(file).exists(), "{name}");
     }
     assert!(broker.publish_batch(vec![event("near", 5), event("near_too", 6)], Atomicity::All, None).await.is_ok());
-    // Only what lives in the default log is in its order.
+    // Only the events in the default log have its order.
     let page = broker.read_log(LogRead { after: Position::ZERO, limit: 9, filter: Default::default() }).await.unwrap();
     assert_eq!(page.items.len(), 1);
     broker.close().await;
     drop(broker);
-    // An operator who takes a folder back hears of the topics in it.
+    // If an operator removes a folder from the configuration, the error names the topics in it.
     let error = Broker::open(Config::folder(&data)).await.err().unwrap();
     assert!(error.to_string().contains(&format!("file://{}", at("allowed/far"))), "{error}");
     let broker = open(config()).await;
@@ -340,7 +341,7 @@ async fn a_broker_has_only_so_many_logs() {
     broker.close().await;
 }
 
-/// Writes one fact, whatever it means.
+/// Writes one fact without checking its meaning.
 struct AppendNote(Entry);
 
 impl Command for AppendNote {
@@ -355,7 +356,8 @@ impl Command for AppendNote {
     }
 }
 
-/// What a broker leaves behind that dies after the default log has the topic and before the topic's own log has.
+/// The state left by a broker that crashes after the default log has recorded the topic and before the topic's own log
+/// has.
 async fn placed_only(folder: &Path, topic: NewTopic, numbered: bool) {
     let log = Arc::new(FileLog::open_folder(folder, FileLogOptions::default()).unwrap());
     let ledger = Ledger::open(log, log_clock(), Some(folder.join("state")), 1000, 0, Arc::default()).await.unwrap();
@@ -378,13 +380,13 @@ async fn a_crash_between_the_two_logs_is_repaired_when_the_broker_is_opened() {
         assert_eq!(publish(&broker, "side", expected).await.unwrap().sequence.0, u64::try_from(expected).unwrap());
         broker.close().await;
     }
-    // The same between the topic's own log and the default log's second word about it.
+    // The same for a crash after the topic's own log has recorded the topic and before the default log's second record.
     placed_only(folder.path(), side.clone(), false).await;
     let broker = open(Config::folder(folder.path())).await;
     assert_eq!(publish(&broker, "side", 3).await.unwrap().sequence, Sequence(3));
     broker.close().await;
     drop(broker);
-    // From then on the topic's own log must know it.
+    // From then on the topic's own log must contain it.
     std::fs::remove_dir_all(folder.path().join("logs")).unwrap();
     let Err(OpenError::SideLog(failure)) = Broker::open(Config::folder(folder.path())).await else { panic!("opened") };
     assert_eq!((failure.log.as_str(), failure.error.kind()), ("file://side", Kind::Unavailable));
@@ -450,7 +452,7 @@ async fn a_side_log_that_fails_takes_nothing_else_with_it() {
     register(&broker, topic("side", r#"{"location":"side"}"#)).await.unwrap();
     register(&broker, topic("main", "true")).await.unwrap();
     publish(&broker, "side", 1).await.unwrap();
-    // With its folder gone the log cannot begin its next segment.
+    // Without its folder the log cannot start its next segment.
     let (there, away) = (folder.path().join("logs/side/log"), folder.path().join("logs/side/away"));
     std::fs::rename(&there, &away).unwrap();
     let mut kept = 1;
@@ -503,7 +505,7 @@ async fn many_registrations_at_once_open_a_log_once_and_agree_on_each_topic() {
     let shown = broker.topic(&topic_id("t0")).await.unwrap();
     broker.close().await;
     drop(broker);
-    // What the topic's own log says is what the broker shows.
+    // The broker shows what the topic's own log contains.
     let log = Arc::new(FileLog::open_folder(&folder.path().join("logs/shared"), FileLogOptions::default()).unwrap());
     let ledger = Ledger::open(log, log_clock(), None, 1000, 0, Arc::default()).await.unwrap();
     assert_eq!(ledger.registry().topic(&topic_id("t0")).unwrap().topic, shown);
@@ -526,7 +528,7 @@ async fn a_folder_from_before_shows_only_topics_that_are_registered_again() {
     assert_eq!(broker.event(Uuid::from_u128(1)).await.unwrap().sequence, Sequence(1));
     assert_eq!(broker.event(Uuid::from_u128(2)).await.unwrap_err().kind(), Kind::NotFound);
     assert_eq!(broker.read(TopicRead::all(topic_id("two"))).await.unwrap_err().kind(), Kind::NotFound);
-    // Registered anew with another definition, it goes on with its events.
+    // Registered again with another definition, the topic keeps its events.
     let mut two = topic("two", r#"{"type":"file"}"#);
     two.description = Some("another".to_owned());
     register(&broker, two).await.unwrap();
@@ -572,7 +574,8 @@ async fn a_waiting_reader_is_woken_by_its_own_log_and_sent_home_when_the_broker_
     let waiting = wait(1);
     tokio::task::yield_now().await;
     broker.close().await;
-    let page = tokio::time::timeout(Duration::from_secs(10), waiting).await.expect("closing ends a wait").unwrap();
+    let page =
+        tokio::time::timeout(Duration::from_secs(10), waiting).await.expect("closing ends a waiting poll").unwrap();
     assert!(page.items.is_empty());
 }
 
@@ -593,5 +596,5 @@ async fn the_retention_chore_looks_at_side_logs_too() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), gone).await.expect("the chore runs");
+    tokio::time::timeout(Duration::from_secs(30), gone).await.expect("the background task must run");
 }

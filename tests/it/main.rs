@@ -1,4 +1,4 @@
-//! The one integration-test binary: the broker as a program sees it, on every engine.
+//! The single integration-test binary: the broker as a program sees it, on every engine.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,13 +1,14 @@
-//! Random commands against a naive model: every answer agrees, on every engine, across reopening, crashes and rebuilds.
+//! Random commands compared with a naive model: every reply is equal, on every engine, across reopening, crashes and
+//! rebuilds.
 //!
-//! The model keeps a plain list of events and scans it for everything. A random run is written out as a scenario whose
-//! expected answers are the model's, so a failure reads like any other test.
+//! The model keeps a plain list of events and scans it for every query. A random run is written as a scenario whose
+//! expected replies come from the model, so a failure reads like any other test.
 
 use crate::scenario::check;
 use proptest::prelude::*;
 
 const WINDOW_MILLIS: i64 = 60_000;
-/// Type `n` goes to topic `TOPIC_OF[n]`; topic 1 rejects other data under a known key.
+/// Type `n` belongs to topic `TOPIC_OF[n]`; topic 1 refuses different data under a known key.
 const TOPIC_OF: [usize; 3] = [0, 0, 1];
 
 #[derive(Debug, Clone)]
@@ -109,7 +110,7 @@ impl BrokerModel {
         event.sequence <= self.trimmed[event.topic]
     }
 
-    /// `Ok` with the index of the event it repeats, and whether that may be told; `Err` for a reused key.
+    /// `Ok` with the index of the original event if the item is a duplicate; `Err` for a reused key.
     fn repeated(&self, item: &ModelItem) -> Result<Option<usize>, String> {
         let topic = TOPIC_OF[item.event_type];
         let Some(key) = key(item) else { return Ok(None) };
@@ -123,7 +124,7 @@ impl BrokerModel {
         }
     }
 
-    /// The index of the event it became or repeats, and whether it is new.
+    /// The index of the new event or of the original, and whether it is new.
     fn publish(&mut self, item: &ModelItem) -> Result<(usize, bool), String> {
         if let Some(known) = self.repeated(item)? {
             return Ok((known, false));
@@ -239,7 +240,7 @@ impl BrokerModel {
         format!("removed {removed}")
     }
 
-    /// One line of a scenario, with the answer the model expects.
+    /// One line of a scenario, with the reply that the model expects.
     fn line(&mut self, step: &BrokerStep) -> String {
         match step {
             BrokerStep::Publish(item) => {

@@ -1,4 +1,4 @@
-//! Facts of a newer version: the ledger stops at them and names them, instead of going on without.
+//! Facts of a newer version: the ledger stops at them and names them; it does not ignore them.
 
 use crate::scenario::{topic_id, type_id};
 use contract::api::*;
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// Writes a fact as a newer broker would.
+/// Writes a fact in the form of a newer broker.
 async fn write(log: &dyn Log, fact: &Value) {
     let all =
         log.read(ReadRange::All(Position::ZERO), ReadLimit { records: usize::MAX, bytes: usize::MAX }).await.unwrap();
@@ -45,14 +45,14 @@ async fn a_fact_that_cannot_be_read_stops_the_broker_and_gives_no_number_twice()
         let (broker, other) = (open(&log).await.unwrap(), open(&log).await.unwrap());
         write(log.as_ref(), &fact).await;
         let tail = *log.tail().borrow();
-        // One that runs stops, and so does one that opens.
+        // A running broker stops, and a broker that opens the log refuses.
         let refused = broker.register_topic(NewTopic::new(topic_id("next"))).await.unwrap_err();
         assert!(refused.detail().contains(named), "{refused}");
         assert!(refused.detail().contains(&format!("position {tail}")), "{refused}");
         assert!(broker.failure().is_some());
         let refusal = open(&log).await.err().unwrap();
         assert!(refusal.contains(named) && refusal.contains(&format!("position {tail}")), "{refusal}");
-        assert_eq!(*log.tail().borrow(), tail, "something was written behind it");
+        assert_eq!(*log.tail().borrow(), tail, "a record follows it");
         drop(other);
     }
 }
@@ -67,7 +67,7 @@ async fn a_fact_that_may_be_ignored_is() {
     assert!(broker.failure().is_none());
 }
 
-/// Opens the folder's log as a newer broker, writes a fact, and lets go.
+/// Opens the folder's log as a newer broker, writes a fact, and closes the log.
 async fn write_in(folder: &Path, fact: &Value) {
     let log = FileLog::open_folder(folder, FileLogOptions::default()).unwrap();
     write(&log, fact).await;

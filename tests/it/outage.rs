@@ -1,4 +1,4 @@
-//! A log whose server goes away: what was under way is settled when it is back, what is new is refused meanwhile.
+//! An outage of a log's server: appends in flight are resolved after it, and new requests are refused during it.
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
 use contract::api::*;
@@ -15,28 +15,28 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-/// What the next appends come to.
+/// The outcome of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AppendFate {
-    /// What they should.
+    /// The append succeeds.
     Stored,
-    /// The connection is cut before the server has read them.
+    /// The connection breaks before the server has read the records.
     Lost,
-    /// The server stores them and the connection is cut before it can say so.
+    /// The server stores the records, and the connection breaks before it can reply.
     StoredUnsaid,
-    /// As `Lost`, and somebody else writes first.
+    /// As `Lost`, and another broker appends first.
     Overtaken,
 }
 
-/// A memory log behind a connection.
+/// A memory log behind a simulated connection.
 struct FlakyServer {
     log: MemoryLog,
     fates: Mutex<Vec<AppendFate>>,
-    /// This many readings fail before the server is back.
+    /// The number of reads that fail before the server is reachable again.
     away: AtomicU32,
-    /// Appends begun.
+    /// The number of appends started.
     begun: watch::Sender<u32>,
-    /// An append waits for one of these.
+    /// An append waits for one of these permits.
     may_end: Semaphore,
 }
 
@@ -183,7 +183,7 @@ async fn two_appends_cut_off_half_way_are_settled_by_what_is_stored() {
         server.may_end.add_permits(1);
         in_time(begun.wait_for(|begun| *begun >= before + 2)).await.unwrap();
         publish(4..=6);
-        // Begun before the one in front of it has ended.
+        // The append was started before the preceding one ended.
         in_time(begun.wait_for(|begun| *begun == before + 3)).await.unwrap();
         server.fates.lock().unwrap().extend(fates.iter().rev());
         server.may_end.add_permits(1000);

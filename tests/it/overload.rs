@@ -1,4 +1,4 @@
-//! Overload: a disk that does not keep up fills the queue, and the queue has an end.
+//! Overload: a slow disk fills the queue, and the queue is bounded.
 
 use crate::scenario::{subject_type_id, type_id};
 use contract::api::*;
@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use std::sync::{Arc, Condvar, Mutex};
 use uuid::Uuid;
 
-/// A log whose appends stand still while the gate is shut.
+/// A log whose appends wait while the gate is closed.
 pub(crate) struct GatedLog {
     pub(crate) log: Arc<MemoryLog>,
     open: Mutex<bool>,
@@ -47,7 +47,7 @@ fn event(filling: &str) -> NewEvent {
     event.about(subject_type_id("order"), "a")
 }
 
-/// The clock is paused: it jumps ahead whenever everybody waits, so nobody waits for it.
+/// The clock is paused: it advances whenever every task waits, so the test takes no real time.
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_refuses_and_recovers_by_itself() {
     let log = Arc::new(GatedLog::new());
@@ -62,7 +62,7 @@ async fn a_full_queue_refuses_and_recovers_by_itself() {
             tokio::spawn(async move { broker.publish(event, None).await })
         })
         .collect();
-    // Room is given in the order it is asked for, so the last one finds none.
+    // Room is granted in the order of the requests, so the last one is refused.
     let error = callers.pop().unwrap().await.unwrap().unwrap_err();
     assert_eq!((error.kind(), error.retry_after_seconds()), (Kind::Overloaded, Some(1)));
     log.set(true);
@@ -73,6 +73,6 @@ async fn a_full_queue_refuses_and_recovers_by_itself() {
             Err(error) => assert_eq!(error.kind(), Kind::Overloaded),
         }
     }
-    assert!((60..=68).contains(&stored), "{stored} found room");
+    assert!((60..=68).contains(&stored), "{stored} events found room");
     broker.publish(event("after"), None).await.unwrap();
 }

@@ -1,10 +1,12 @@
-//! A real file system whose power is cut under load: what was acknowledged was on the disk before.
+//! A real file system that loses power under load: every acknowledged event must already be on the disk.
 //!
-//! An ext4 image on a loop device holds the data folder of a process that publishes. Under load the file system is shut
-//! down without writing anything more, as a power cut would; then it is mounted again and opened. The same with a process
-//! whose `fsync` and `fdatasync` do nothing must lose acknowledged events: otherwise the test would prove nothing.
+//! An ext4 image on a loop device holds the data folder of a process that publishes. Under load the test shuts the file
+//! system down without further writes, as a power cut would; then it mounts and opens it again. The same run with a
+//! process whose `fsync` and `fdatasync` do nothing must lose acknowledged events: otherwise the test would prove
+//! nothing.
 //!
-//! It needs root, loop devices, `mkfs.ext4` and a C compiler. Where one of them is missing, it says so and is skipped.
+//! The test needs root, loop devices, `mkfs.ext4` and a C compiler. If one of them is missing, it reports that and is
+//! skipped.
 
 use crate::kill::{AcknowledgedEvents, publisher};
 use contract::api::*;
@@ -18,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
-/// Cuts the power of the file system that its argument lies on: EXT4_IOC_SHUTDOWN, without flushing the journal.
+/// Cuts the power of the file system that contains its argument: EXT4_IOC_SHUTDOWN, without flushing the journal.
 const CUT: &str = r#"
 #include <fcntl.h>
 #include <stdint.h>
@@ -31,10 +33,10 @@ int main(int count, char **words) {
     return 0;
 }
 "#;
-/// Syncs that say yes and do nothing.
+/// Sync calls that report success and do nothing.
 const NO_SYNC: &str = "int fsync(int f) { (void)f; return 0; }\nint fdatasync(int f) { (void)f; return 0; }\n";
 
-/// Programs made for the test, and a file system to cut the power of.
+/// The programs built for the test, and a mounted file system whose power it cuts.
 struct TestFileSystem {
     folder: TempDir,
     device: Option<String>,
@@ -50,7 +52,7 @@ fn run(program: &str, arguments: &[&OsStr]) -> Result<String, String> {
 }
 
 impl TestFileSystem {
-    /// Everything made and mounted; what is missing on this machine where that does not work.
+    /// Builds and mounts everything; if that fails, returns what is missing on this machine.
     fn prepare() -> Result<Self, String> {
         let folder = TempDir::new().map_err(|cause| cause.to_string())?;
         let mut bench = Self { folder, device: None };
@@ -84,7 +86,7 @@ impl TestFileSystem {
         run("cc", &arguments).map(drop)
     }
 
-    /// The kernel writes nothing by itself for as long as the test takes.
+    /// The kernel starts no write-back of its own during the test.
     fn mount(&mut self) -> Result<(), String> {
         let device = run("losetup", &["--find".as_ref(), "--show".as_ref(), self.path("image").as_ref()])?;
         self.device = Some(device.clone());
@@ -96,7 +98,7 @@ impl TestFileSystem {
         let Some(device) = self.device.take() else { return };
         let mounted = self.path("mounted");
         if run("umount", &[mounted.as_ref()]).is_err() {
-            // Somebody still looks at it, or it was never mounted.
+            // A process still uses it, or it was never mounted.
             let _ = run("umount", &["-l".as_ref(), mounted.as_ref()]);
         }
         let _ = run("losetup", &["-d".as_ref(), device.as_ref()]);
@@ -107,7 +109,7 @@ impl TestFileSystem {
         run(cut.to_str().unwrap(), &[self.path("mounted").as_ref()]).unwrap();
     }
 
-    /// Publishes until so many events are acknowledged, cuts the power, and mounts what is left.
+    /// Publishes until this many events are acknowledged, cuts the power, and mounts the file system again.
     fn publish_and_cut(&mut self, round: u32, enough: usize, syncs: bool) -> AcknowledgedEvents {
         let mut command = publisher(&self.data(), round);
         if !syncs {
@@ -119,11 +121,11 @@ impl TestFileSystem {
         let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
         let mut promises = AcknowledgedEvents::default();
         for _ in 0..enough {
-            promises.note(&lines.next().expect("the publisher ended by itself").unwrap());
+            promises.note(&lines.next().expect("the publisher ended on its own").unwrap());
         }
         self.cut_power();
         child.0.kill().unwrap();
-        // What it said before it ended was said with the power on: behind the cut no write succeeds.
+        // What it printed before it ended was acknowledged before the power cut: after the cut no write succeeds.
         let rest: Vec<_> = lines.map_while(Result::ok).collect();
         let whole = rest.iter().filter(|line| line.split_whitespace().count() == 4);
         whole.for_each(|line| promises.note(line));
@@ -140,7 +142,7 @@ impl Drop for TestFileSystem {
     }
 }
 
-/// A process that does not outlive the test.
+/// A process that is killed when the test ends.
 struct KillOnDrop(Child);
 
 impl Drop for KillOnDrop {
@@ -150,12 +152,12 @@ impl Drop for KillOnDrop {
     }
 }
 
-/// Says past the harness, which would keep it to itself, that a test was not run.
+/// Reports a skipped test by writing to standard error directly, because the test harness captures printed output.
 fn skipped(why: &str) {
     let _ = writeln!(io::stderr(), "SKIPPED power_cut_real: {why}");
 }
 
-/// Ids of everything that is left, if it opens.
+/// The ids of all remaining events, if the folder opens.
 async fn left(folder: &Path) -> HashSet<String> {
     let Ok(broker) = Broker::open(Config::folder(folder)).await else { return HashSet::new() };
     let (mut ids, mut after) = (HashSet::new(), Position::ZERO);
@@ -192,7 +194,7 @@ async fn without_syncs_a_power_cut_loses_what_was_acknowledged() {
     };
     let promises = bench.publish_and_cut(0, 700, false);
     let left = left(&bench.data()).await;
-    // Trimmed ones are gone in any case; of those acknowledged last none may be.
+    // Trimmed events may be missing; none of the last acknowledged ones may be.
     let lost = promises.acked.keys().filter(|id| !left.contains(*id)).count();
-    assert!(lost > 300, "only {lost} of {} are lost: the test would not notice a missing sync", promises.acked.len());
+    assert!(lost > 300, "only {lost} of {} are lost: the test would not detect a missing sync", promises.acked.len());
 }

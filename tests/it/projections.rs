@@ -1,4 +1,4 @@
-//! Projections: checkpoints, generations, lag, waiting, and what of them survives.
+//! Projections: checkpoints, generations, lag, waiting, and what a restart preserves.
 
 use crate::scenario::{check, check_alone, topic_id, type_id};
 use contract::api::*;
@@ -324,7 +324,7 @@ async fn publish(broker: &Broker, subject: &str) {
     broker.publish(event, None).await.unwrap();
 }
 
-/// Waiters, each of which has begun to wait.
+/// Starts waiters and returns when each of them waits.
 async fn waiters(
     broker: &Arc<Broker>,
     count: u64,
@@ -336,7 +336,7 @@ async fn waiters(
             tokio::spawn(async move { broker.wait_for_projection("p", Offset(offset), Duration::from_secs(30)).await })
         })
         .collect();
-    // On one thread: each runs until it waits.
+    // On one thread: each task runs until it waits.
     tokio::task::yield_now().await;
     assert!(tasks.iter().all(|task| !task.is_finished()));
     tasks
@@ -372,7 +372,7 @@ async fn who_waits_for_what_is_deleted_or_closed_is_told_so() {
     for task in waiting {
         assert_eq!(task.await.unwrap().unwrap_err().kind(), Kind::ProjectionTimeout);
     }
-    assert!(began.elapsed() < Duration::from_secs(20), "they waited for their time-out");
+    assert!(began.elapsed() < Duration::from_secs(20), "they waited until their time-out");
 }
 
 #[tokio::test]
@@ -413,7 +413,7 @@ async fn one_name_is_taken_once_even_where_its_topics_live_in_several_logs() {
 #[tokio::test]
 async fn there_are_only_so_many_projections() {
     let broker = broker().await;
-    // With `p`.
+    // Together with `p`.
     let puts = (1..limits::PROJECTIONS_MAX).map(|n| {
         let broker = &broker;
         async move { broker.put_projection(&format!("q{n}"), NewProjection::of_log()).await }

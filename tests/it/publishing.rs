@@ -1,4 +1,4 @@
-//! Publishing single events: numbers, order, and everything that is refused.
+//! Publishing single events: numbers, order, and every refusal.
 
 use crate::scenario::check;
 

@@ -1,4 +1,4 @@
-//! Reading: offsets, limits, filters, waiting.
+//! Reading: offsets, limits, filters and long polls.
 
 use crate::scenario::check;
 

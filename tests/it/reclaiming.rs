@@ -1,4 +1,4 @@
-//! The broker's own entries are reclaimed: nobody notices, on any engine, and the log does not grow.
+//! The broker's own entries are reclaimed: no client sees a difference, on any engine, and the log does not grow.
 
 mod process;
 mod shared;
@@ -7,7 +7,7 @@ mod steady;
 use crate::scenario::check_with;
 use event_broker::Config;
 
-/// Entries may go at once.
+/// Entries may be reclaimed at once.
 fn at_once() -> Config {
     let mut config = Config::default();
     config.maintenance.reclaim_after_secs = 0;

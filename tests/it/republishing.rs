@@ -1,4 +1,5 @@
-//! Republishing and trimming: the same events once more, for everybody or for one group, and known again by who did them.
+//! Republishing and trimming: the same events again, for all readers or for one group, recognised by the handlers that
+//! have done them.
 
 use crate::scenario::{check, check_alone};
 
@@ -127,7 +128,7 @@ fn a_shared_group_is_not_handed_a_second_time_what_comes_again() {
     );
 }
 
-/// The copy of an event that was never done was answered `done` once retention had removed the original.
+/// The claim of a copy whose original was never done returned `done` once retention had removed the original.
 #[test]
 fn an_event_that_was_never_done_can_be_done_by_its_copy_when_the_original_is_removed() {
     for how in ["reopen", "rebuild"] {
@@ -157,7 +158,8 @@ fn an_event_that_was_never_done_can_be_done_by_its_copy_when_the_original_is_rem
     }
 }
 
-/// A copy whose original was pending was passed for good; then retention removed the original, and nobody worked on either.
+/// A copy was skipped permanently while its original was pending; then retention removed the original, and neither was
+/// handled.
 #[test]
 fn a_shared_group_is_handed_the_copy_of_an_event_that_was_removed_before_it_was_done() {
     for how in ["reopen", "rebuild"] {
@@ -183,7 +185,7 @@ fn a_shared_group_is_handed_the_copy_of_an_event_that_was_removed_before_it_was_
     }
 }
 
-/// A group that had not the original in its range was handed every copy, and a claim by hand did not exclude it.
+/// A group whose range did not contain the original received every copy, and a claim by hand did not exclude it.
 #[test]
 fn a_shared_group_that_started_after_the_original_is_handed_one_copy() {
     with_events(
@@ -212,7 +214,7 @@ fn a_shared_group_that_started_after_the_original_is_handed_one_copy() {
     );
 }
 
-/// The next event of an aggregate was `held` for ever behind a copy of a finished event.
+/// The next event of an aggregate stayed `held` permanently behind a copy of a finished event.
 #[test]
 fn under_gapless_an_event_does_not_wait_for_copies_of_finished_ones() {
     with_events(
@@ -253,7 +255,7 @@ fn under_latest_a_copy_is_stale_if_a_later_event_is_done() {
     );
 }
 
-/// Every copy of a finished event counted in the lag of its handler, for ever.
+/// Every copy of a finished event counted permanently in the lag of its handler.
 #[test]
 fn an_event_and_its_copies_are_one_in_the_lag() {
     for order in ["gapless", "latest"] {
@@ -281,7 +283,7 @@ fn an_event_and_its_copies_are_one_in_the_lag() {
     }
 }
 
-/// The worker of the first round was told that its `done` was accepted, although the second one's had counted.
+/// The first round's worker received success for its `done`, although the second round's `done` had counted.
 #[test]
 fn a_token_from_before_a_reset_is_refused_once_the_event_is_done_again() {
     for how in ["reopen", "rebuild"] {

@@ -1,4 +1,4 @@
-//! Retention: what goes, what stays true of it, and what readers are told.
+//! Retention: what it removes, what remains true of removed events, and what readers receive.
 
 mod failures;
 
@@ -105,7 +105,7 @@ async fn a_running_broker_expires_by_itself() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), gone).await.expect("the chore runs");
+    tokio::time::timeout(Duration::from_secs(30), gone).await.expect("the background task must run");
     let error = broker.read(TopicRead::all(topic_id("brief"))).await.unwrap_err();
     assert_eq!((error.kind(), error.earliest().unwrap().0), (Kind::Trimmed, 2));
 }

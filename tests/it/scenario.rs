@@ -1,4 +1,4 @@
-//! The scenario language: a test is a text, one command a line, what must come of it behind `->`.
+//! The scenario language: a test is a text with one command per line and the expected result after `->`.
 //!
 //! The same text runs on every engine. Names are short (`orders`, `placed`, `order`) and stand for GTS ids.
 //!
@@ -41,12 +41,12 @@ pub(crate) fn check(text: &str) {
     check_with(&Config::default(), text);
 }
 
-/// Runs a scenario on every engine, with a configuration of its own.
+/// Runs a scenario on every engine, with the given configuration.
 pub(crate) fn check_with(config: &Config, text: &str) {
     check_on(&[ScenarioEngine::Memory, ScenarioEngine::File, ScenarioEngine::Database], config, text);
 }
 
-/// Runs a scenario on the engines a topic may leave for a log of its own.
+/// Runs a scenario on the engines from which a topic may move to its own log.
 pub(crate) fn check_alone(text: &str) {
     check_on(&[ScenarioEngine::Memory, ScenarioEngine::File], &Config::default(), text);
 }
@@ -73,7 +73,7 @@ pub(crate) fn topic_id(name: &str) -> TopicId {
     format!("gts.hx.core.events.topic.v1~vendor.{name}.v1").parse().unwrap()
 }
 
-/// Whether a name of a scenario is an identifier as it stands.
+/// Whether a name of a scenario is already an identifier.
 fn is_code(name: &str) -> bool {
     name.contains(['.', ':'])
 }
@@ -107,13 +107,13 @@ struct ScenarioFixture {
     folder: TempDir,
     database: Option<String>,
     broker: Option<Broker>,
-    /// Consumers by the names the text gives them.
+    /// Consumers by their names in the scenario.
     consumers: Mutex<BTreeMap<String, Uuid>>,
-    /// Claims by the names the text gives them: id and token.
+    /// Claims by their names in the scenario: id and token.
     claims: Mutex<BTreeMap<String, (String, FencingToken)>>,
 }
 
-/// A line's words: what stands alone, and `name=value`.
+/// The words of a line: plain words, and `name=value` options.
 struct CommandWords<'a> {
     plain: Vec<&'a str>,
     named: BTreeMap<&'a str, Vec<&'a str>>,
@@ -143,7 +143,7 @@ impl<'a> CommandWords<'a> {
         self.get(name).map(|value| value.parse().unwrap())
     }
 
-    /// Where a read starts: `after=2`, `after=earliest`; from the beginning without.
+    /// Where a read starts: `after=2`, `after=earliest`; the default is the beginning.
     fn read_offset(&self) -> ReadOffset {
         self.get("after").map_or(ReadOffset::Behind(Offset::ZERO), |text| text.parse().unwrap())
     }
@@ -178,7 +178,7 @@ impl ScenarioFixture {
             ScenarioEngine::File => {
                 let mut config = self.config.clone();
                 let retention_days = config.storage.retention_days;
-                // Small segments, so that every scenario crosses a few.
+                // Small segments, so that every scenario crosses several.
                 config.storage =
                     StorageConfig { segment_bytes: 2000, retention_days, ..StorageConfig::folder(self.folder.path()) };
                 Broker::open_at(config, clock).await
@@ -288,7 +288,7 @@ impl ScenarioFixture {
         Ok(self.broker().republish(&topic_id(words.plain[0]), order).await?.count.to_string())
     }
 
-    /// `let-go orders through=3`, or `before=-1000`, in milliseconds from now.
+    /// `let-go orders through=3`, or `before=-1000`, in milliseconds relative to now.
     async fn let_go(&self, words: &CommandWords<'_>) -> Result<String> {
         let before = words.get("before").map(|millis| self.clock.now() + millis.parse::<i64>().unwrap());
         let trim = TrimRequest {
@@ -303,7 +303,7 @@ impl ScenarioFixture {
         let before = self.broker.take().unwrap();
         match (how, self.engine) {
             ("crash", ScenarioEngine::File) => {
-                // What a process killed now would leave behind.
+                // The state that a process killed now would leave.
                 let copy = image_of(self.folder.path());
                 drop(before);
                 self.folder = copy;
@@ -452,7 +452,7 @@ impl ScenarioFixture {
         Ok(names.join(" "))
     }
 
-    /// First and last sequence of the whole, checked to be seamless.
+    /// First and last sequence of the whole result; checks that there are no gaps.
     async fn segments(&self, words: &CommandWords<'_>) -> Result<String> {
         let segments = self.broker().segments(&topic_id(words.plain[0])).await?.segments;
         for pair in segments.windows(2) {
@@ -468,7 +468,7 @@ impl ScenarioFixture {
     }
 }
 
-/// `TYPE SUBJECT|- name=value…`; the tenant is 1 unless given, `tenant=-` is none.
+/// `TYPE SUBJECT|- name=value…`; the default tenant is 1, and `tenant=-` sets none.
 fn new_event(text: &str) -> (NewEvent, Option<ProducerId>) {
     let words = CommandWords::of(text);
     let data = json_after(text, "data=").unwrap_or("{}");
@@ -516,7 +516,7 @@ fn filter(words: &CommandWords<'_>, rest: &str) -> Result<EventFilter> {
     })
 }
 
-/// The JSON object that follows `marker`; must be written without blanks, or come last.
+/// The JSON object after `marker`; it must contain no blanks, or be last on the line.
 fn json_after<'a>(text: &'a str, marker: &str) -> Option<&'a str> {
     let (_, behind) = text.split_once(marker)?;
     let mut depth = 0;
@@ -552,7 +552,7 @@ fn published(outcome: &PublishedEvent) -> String {
     }
 }
 
-/// The code without its prefix, then pointers, then the numbers it carries.
+/// The code without its prefix, then the pointers, then the numbers in the error.
 pub(crate) fn describe(error: &Error) -> String {
     let mut text = error.kind().code().trim_start_matches("EVENT_BROKER_").to_owned();
     for violation in error.violations().iter().filter(|violation| !violation.pointer.is_empty()) {
@@ -571,8 +571,9 @@ fn squeeze(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A copy of a live folder as it was at one moment, which is what a killed process leaves behind: files that come and
-/// go while it is made (the log gives space back in the background) would make it one of no moment at all.
+/// Copies a live folder as it was at one moment, which is what a killed process leaves. Files that are created or
+/// removed during the copy (the log frees space in the background) would mix several moments, so the copy is then
+/// repeated.
 fn image_of(folder: &Path) -> TempDir {
     for _ in 0..1000 {
         let copy = TempDir::new().unwrap();
@@ -581,10 +582,10 @@ fn image_of(folder: &Path) -> TempDir {
             return copy;
         }
     }
-    panic!("{} does not come to rest", folder.display());
+    panic!("{} keeps changing", folder.display());
 }
 
-/// Takes away the tables of every log below a folder.
+/// Removes the tables of every log below a folder.
 fn remove_states(folder: &Path) {
     for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
         match entry.file_name().to_str() {

@@ -1,4 +1,4 @@
-//! Several broker processes on one database: one log, one order, whoever is killed.
+//! Several broker processes on one database: one log and one order, whichever of them is killed.
 
 mod database_outage;
 mod failover;
@@ -23,7 +23,7 @@ fn topic(number: usize) -> String {
     format!("gts.hx.core.events.topic.v1~vendor.several{number}.v1")
 }
 
-/// A broker process on `database`, with a folder of its own.
+/// Starts a broker process on `database`, with its own folder.
 pub(crate) fn start(database: &str) -> Server {
     start_in(TempDir::new().unwrap(), database)
 }
@@ -42,7 +42,7 @@ async fn register(server: &Server) {
     }
 }
 
-/// Publishes one event through this broker; answers it as it was stored.
+/// Publishes one event through this broker; returns it as stored.
 async fn publish(server: &Server, number: usize, subject: &str) -> Value {
     let (status, stored) = server.post("/v1/events", &event(TYPES[number], subject)).await;
     assert_eq!(status, 201, "{stored}");

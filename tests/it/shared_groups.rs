@@ -1,4 +1,4 @@
-//! Shared groups: who gets what, in which order, how fairly, and what of it survives.
+//! Shared groups: which member receives which event, order, fairness, and what a restart preserves.
 
 mod killed_members;
 mod leaving;
@@ -6,7 +6,7 @@ mod waiting_members;
 
 use crate::scenario::{check, check_alone};
 
-/// `a` has three events, `b` two, and one speaks of nothing.
+/// Subject `a` has three events, `b` has two, and one event has no subject.
 const EVENTS: &str = "
         topic orders                                -> created
         type placed topic=orders                    -> created

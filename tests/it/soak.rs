@@ -1,11 +1,13 @@
-//! A soak: the real program under mixed load, with small segments and short retention. Whatever it holds levels off.
+//! A soak test: the real program under mixed load, with small segments and short retention. Its use of every resource
+//! levels off.
 //!
-//! - Runs only where `SOAK_SECONDS` says for how long: `make soak` (30 minutes), and a five-minute form in CI.
-//! - Everything a broker keeps for good comes from a bounded pool (subjects, idempotency keys, names). What is left is what
-//!   must go again: events past their retention, entries that say nothing any more, expired sessions, connections.
-//! - What the broker tells of its jobs stays in a topic of its own for thirty days, and the last 10,000 dead letters that were
-//!   dealt with are remembered. So most of what is given up or paused, is so in the first tenth of the run.
-//! - At the end nothing may have been answered that the load did not expect, and `event-broker verify` must be content.
+//! - Runs only if `SOAK_SECONDS` sets the duration: `make soak` (30 minutes), and a five-minute form in CI.
+//! - Everything that a broker keeps permanently comes from a bounded pool (subjects, idempotency keys, names). The rest
+//! must be removed again: events past their retention, obsolete entries, expired sessions, connections.
+//! - The broker's operations events about its jobs stay in their topic for thirty days, and the last 10,000 resolved
+//!   dead
+//! letters are remembered. So most jobs are given up or paused in the first tenth of the run.
+//! - At the end the load must have received no unexpected response, and `event-broker verify` must succeed.
 
 #![allow(clippy::print_stdout, reason = "the table is what a soak is read for")]
 
@@ -24,10 +26,10 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// How often the program is looked at.
+/// The interval between two measurements of the program.
 const SAMPLE_MILLIS: u64 = 1000;
 
-/// Segments, windows and chores so small that each of them comes round many times in five minutes.
+/// Segments, windows and task intervals so small that each of them occurs many times in five minutes.
 const VARIABLES: [(&str, &str); 11] = [
     ("EVENT_BROKER__STORAGE__SEGMENT_BYTES", "65536"),
     ("EVENT_BROKER__MAINTENANCE__RETENTION_CHECK_SECS", "1"),
@@ -42,10 +44,10 @@ const VARIABLES: [(&str, &str); 11] = [
     ("EVENT_BROKER__LOGGING__LEVEL", "warn,event_broker=info"),
 ];
 
-/// How long the soak is to take; `None`: it was not asked for.
+/// The duration of the soak test; `None` if `SOAK_SECONDS` is not set.
 fn wanted() -> Option<Duration> {
     let seconds = std::env::var("SOAK_SECONDS").ok()?;
-    Some(Duration::from_secs(seconds.parse().expect("SOAK_SECONDS is a number of seconds")))
+    Some(Duration::from_secs(seconds.parse().expect("SOAK_SECONDS must be a number of seconds")))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -54,14 +56,14 @@ async fn memory_descriptors_threads_and_disk_level_off_under_mixed_load() {
     if is_on_databases() {
         return;
     }
-    // So that the share of open files that segments have is reached early.
+    // A low limit, so that segments reach their share of open files early.
     let server = Server::start_after("ulimit -n 1024", TempDir::new().unwrap(), &VARIABLES);
     let load = Arc::new(Load::new(&server, wanted));
     load.set_up().await;
     let working = workers::spawn_all(&load).await;
     let samples = watch(&server, wanted).await;
     for worker in working {
-        // A worker that panicked is a fault of the load itself.
+        // A panic of a worker is an error of the load itself.
         worker.await.unwrap();
     }
     print_table(&samples);
@@ -77,7 +79,7 @@ async fn memory_descriptors_threads_and_disk_level_off_under_mixed_load() {
     check_level(&samples);
 }
 
-/// Looks at the program until the time is up.
+/// Measures the program until the duration has passed.
 async fn watch(server: &Server, wanted: Duration) -> Vec<Sample> {
     let (began, mut samples) = (Instant::now(), Vec::new());
     let mut ticks = interval(Duration::from_millis(SAMPLE_MILLIS));

@@ -1,4 +1,4 @@
-//! The tables are a cache: lost or damaged, they are rebuilt from the log, and no answer changes.
+//! The tables are a cache: if lost or damaged, they are rebuilt from the log, and no reply changes.
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
 use contract::api::*;
@@ -28,7 +28,7 @@ async fn publish_and_close(folder: &Path) {
     broker.close().await;
 }
 
-/// Publishes everything again; `Err` with the refusal if there is one.
+/// Publishes everything again; returns `Err` with the refusal, if any.
 async fn all_are_known(broker: &Broker) -> Result<(), Kind> {
     for id in 1..=EVENTS {
         let published = broker.publish(event(id), None).await.map_err(|error| error.kind())?;
@@ -55,7 +55,7 @@ async fn a_damaged_table_stops_the_broker_and_is_rebuilt_when_it_opens_again() {
     let broker = Broker::open(Config::folder(folder.path())).await.unwrap();
     assert_eq!(all_are_known(&broker).await, Err(Kind::Unavailable));
     assert_eq!(broker.failure().unwrap().kind(), Kind::Unavailable);
-    assert_eq!(broker.read(TopicRead::all(topic_id("default"))).await.unwrap().items.len(), 100, "reading goes on");
+    assert_eq!(broker.read(TopicRead::all(topic_id("default"))).await.unwrap().items.len(), 100, "reads must continue");
     broker.close().await;
     drop(broker);
     let broker = Broker::open(Config::folder(folder.path())).await.unwrap();
@@ -84,7 +84,7 @@ async fn a_checkpoint_of_another_log_is_not_believed() {
     let stored = broker.publish(event(EVENTS + 1), None).await.unwrap().event;
     broker.close().await;
     drop(broker);
-    // The other log is longer by one event; its own tables go, those of the first come.
+    // The other log is longer by one event; its tables are replaced with those of the first log.
     std::fs::remove_dir_all(other.path().join("state")).unwrap();
     std::fs::rename(one.path().join("state"), other.path().join("state")).unwrap();
     let broker = Broker::open(Config::folder(other.path())).await.unwrap();

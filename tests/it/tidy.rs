@@ -1,8 +1,8 @@
 //! Tidy: the repository checks itself.
 //!
-//! - Files are read as text ([`text`]). Nothing is built, nothing outside the repository is looked at.
-//! - A check that fails names every place and says what to do about it.
-//! - Forbidden words are assembled from pieces here; otherwise this file would find itself.
+//! - Files are read as text ([`text`]). Nothing is built, and nothing outside the repository is read.
+//! - A check that fails names every place and says how to fix it.
+//! - Forbidden words are assembled from parts here; otherwise the check would find them in this file.
 
 mod constants;
 mod limits_page;
@@ -47,16 +47,16 @@ const LAYERS: [&[&str]; 8] = [
 ];
 /// The first layer that may use HTTP, SQL and the command line.
 const OUTER_LAYER: usize = 6;
-/// Crates that only modules from that layer on may use.
+/// Crates that only modules of that layer and above may use.
 const OUTER_CRATES: &str = "async_nats axum axum_core clap http http_body hyper postgres reqwest rusqlite sqlx \
     tokio_postgres tower tower_http";
 /// The one inner module that uses HTTP, as a client: it delivers events to URLs. It may use these of the crates above.
 const CALLING_MODULE: &str = "delivery";
 const CALLING_CRATES: &str = "http http_body hyper tower";
 
-/// All the contract is made of.
+/// The only crates that the contract uses.
 const CONTRACT_DEPENDENCIES: &str = "bytes gts-id jiff serde serde_json uuid";
-/// What it never mentions: storage, the broker, a runtime, the world outside.
+/// What the contract never mentions: storage, the broker, a runtime, the outside world.
 const NOT_FOR_THE_CONTRACT: &str = "async_std event_broker futures log rustix smol tokio std::env std::fs std::net \
     std::process std::thread std::time::Instant std::time::SystemTime";
 
@@ -153,7 +153,7 @@ fn the_ledger_the_log_and_the_contract_read_no_clock() {
     refuse(&found, "Take the time as a value (`now`); src/clock.rs is the one place that asks the machine.");
 }
 
-// How files read.
+// The form of files.
 
 #[test]
 fn every_source_file_opens_with_what_it_is() {
@@ -212,7 +212,7 @@ fn no_test_sleeps() {
     refuse(&found, "Wait on the tail, a channel or a child's end instead, or move the clock.");
 }
 
-// What must not be in a public repository.
+// Content that a public repository must not contain.
 
 #[test]
 fn no_file_names_a_path_of_one_machine() {
@@ -235,7 +235,7 @@ fn no_file_names_a_package_registry() {
     refuse(&found, "Where packages come from is the builder's setting, not the repository's: leave it out.");
 }
 
-// What stands in two places.
+// Facts that are stated in two places.
 
 #[test]
 fn crash_points_are_listed_where_they_are_met_and_met_where_they_are_listed() {
@@ -296,7 +296,7 @@ fn links_between_the_markdown_files_resolve() {
     let files = repository();
     let mut found = Vec::new();
     for file in files.iter().filter(|file| file.is_markdown()) {
-        // A colon: an address elsewhere.
+        // A colon: the link is an address outside the repository.
         for (line, target) in links(&file.text).filter(|(_, target)| !target.contains(':')) {
             if !text::resolves(&files, file, target) {
                 found.push(format!("{}:{line}: {target}", file.path));
@@ -305,18 +305,18 @@ fn links_between_the_markdown_files_resolve() {
     }
     refuse(
         &found,
-        "Mend the link (relative to its file; `#` and a heading in lower case), or write what it points to.",
+        "Correct the link (relative to its file; `#` and a heading in lower case), or write the page it points to.",
     );
 }
 
-/// Fails with every place and what to do about it.
+/// Fails, and prints every place and how to fix it.
 fn refuse(found: &[String], advice: &str) {
     assert!(found.is_empty(), "\n{advice}\n  {}\n", found.join("\n  "));
 }
 
 fn named<'a>(files: &'a [TextFile], path: &str) -> &'a TextFile {
     let file = files.iter().find(|file| file.path == path);
-    file.unwrap_or_else(|| panic!("{path} is missing, and this test reads it: write it, or name its new place here"))
+    file.unwrap_or_else(|| panic!("{path} is missing, and this test reads it: create it, or change the path here"))
 }
 
 fn under<'a>(files: &'a [TextFile], folder: &str) -> impl Iterator<Item = &'a TextFile> {
@@ -327,7 +327,7 @@ fn layer(file: &TextFile) -> Option<usize> {
     place_of(file.top_module()?).map(|(layer, _)| layer)
 }
 
-/// A module's layer, and its place within it.
+/// A module's layer, and its index within the layer.
 fn place_of(module: &str) -> Option<(usize, usize)> {
     LAYERS
         .iter()
@@ -340,7 +340,7 @@ fn line_of(text: &str, needle: &str) -> Option<usize> {
     numbered(text).find(|(_, line)| line.trim_start().starts_with(needle)).map(|(number, _)| number)
 }
 
-/// Where `files` mention one of `names`, crates or paths into them with spaces between.
+/// Where `files` mention one of `names`: crates, or paths inside them, separated by spaces.
 fn mentions<'a>(files: impl Iterator<Item = &'a TextFile>, names: &str) -> Vec<String> {
     let is_in =
         |path: &str, name: &str| path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"));

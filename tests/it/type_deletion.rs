@@ -1,4 +1,4 @@
-//! Deleting event types while others publish, publish again and trim: no event is left of a type that is gone.
+//! Deleting event types while other callers publish, republish and trim: no event of a deleted type remains.
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
 use contract::api::*;
@@ -35,7 +35,7 @@ async fn trim_all(broker: &Broker) {
     broker.trim_topic(&topic_id("orders"), trim).await.unwrap();
 }
 
-/// Publishes until the type takes no more events.
+/// Publishes until the type accepts no more events.
 async fn publish_on(broker: Arc<Broker>, deadline: Instant) {
     while Instant::now() < deadline {
         match broker.publish(event(), None).await {
@@ -43,20 +43,20 @@ async fn publish_on(broker: Arc<Broker>, deadline: Instant) {
             Err(refused) => return assert_eq!(refused.kind(), Kind::Validation, "{refused}"),
         }
     }
-    panic!("the type takes events for ever");
+    panic!("the type must stop accepting events");
 }
 
-/// Publishes the first events again until the type is gone.
+/// Republishes the first events until the type is deleted.
 async fn republish_on(broker: Arc<Broker>, deadline: Instant) {
     while Instant::now() < deadline {
-        // What was removed a moment ago is no failure.
+        // Events that were removed a moment ago are not a failure.
         let _ = broker.republish(&topic_id("orders"), RepublishRequest::to_topic(Sequence(1), Sequence(50))).await;
         if broker.event_type(&placed()).await.is_err() {
             return;
         }
         tokio::task::yield_now().await;
     }
-    panic!("the type is not deleted");
+    panic!("the type must be deleted");
 }
 
 async fn deleted_while_published(streaming: &str) {

@@ -1,6 +1,7 @@
-//! Schema versions of event types: their life, what is published under them, what a minor version may change.
+//! Schema versions of event types: their lifecycle, publishing under them, and what a minor version may change.
 //!
-//! A table of its own, with one event type at a time; it runs on every engine, and `reopen` folds what is on disk.
+//! A separate scenario language for one event type at a time; it runs on every engine, and `reopen` folds what is on
+//! disk.
 //!
 //! ```text
 //! type {"dataSchema": …}                register it; the JSON's `id` is ours
@@ -455,7 +456,7 @@ async fn of_versions_finalised_at_once_each_major_has_one_current() {
         .map(|&version| {
             let broker = Arc::clone(&broker);
             tokio::spawn(async move {
-                // Whoever is told that the type keeps changing under it comes back, as the answer says.
+                // A caller that is refused because the type keeps changing retries, as the response says.
                 loop {
                     match bring_in(&broker, version).await {
                         Err(error) if error.kind() == Kind::Overloaded => tokio::task::yield_now().await,
@@ -466,7 +467,7 @@ async fn of_versions_finalised_at_once_each_major_has_one_current() {
         })
         .collect();
     for task in tasks {
-        // Some come too late: a higher minor is finalised already. None is lost otherwise.
+        // Some are refused because a higher minor version is already finalised. No other request is lost.
         if let Err(error) = task.await.unwrap() {
             assert!(matches!(error.kind().status(), 409 | 422), "{error}");
         }
@@ -489,8 +490,8 @@ async fn bring_in(broker: &Broker, version: SchemaVersion) -> Result<RegisteredV
     broker.finalise_version(&placed(), version).await
 }
 
-/// Both requests look at the same state; the one that is decided second must look again. Which one that is, is not known, so
-/// a pair that came in the other order says nothing.
+/// Both requests read the same state; the one that is decided second must read it again. The order is not known, so a
+/// pair that was decided in the other order proves nothing.
 #[tokio::test]
 async fn a_version_is_compared_with_what_is_finalised_in_the_meantime() {
     let broker = Broker::open(Config::default()).await.unwrap();
@@ -527,7 +528,7 @@ async fn a_version_is_compared_with_what_is_finalised_in_the_meantime() {
             return;
         }
     }
-    panic!("finalised anew: {is_finalised_anew}, added anew: {is_added_anew}");
+    panic!("finalised again: {is_finalised_anew}, added again: {is_added_anew}");
 }
 
 #[tokio::test]
@@ -553,7 +554,7 @@ async fn limits_of_versions_are_kept() {
         add(major, half.clone()).await.unwrap();
     }
     assert_eq!(add(17, half.clone()).await.unwrap_err(), "OVERLOADED");
-    // The same again, and a smaller one in its place, still go.
+    // The same definition again and a smaller one in its place are still accepted.
     assert!(matches!(add(16, half).await, Ok(RegisterOutcome::Unchanged(_))));
     assert!(matches!(add(16, json!({})).await, Ok(RegisterOutcome::Created(_))));
 }
