@@ -64,7 +64,7 @@ impl RawConnection {
     pub(super) fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         if let Err(error) = self.0.read_to_end(&mut rest) {
-            assert_eq!(error.kind(), ErrorKind::ConnectionReset, "the server neither responds nor closes the connection");
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset, "the server neither responds nor closes");
         }
         rest
     }

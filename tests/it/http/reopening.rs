@@ -184,7 +184,7 @@ async fn an_abandoned_broker_lets_go_of_its_folder_though_somebody_holds_it() {
     let next = Broker::open(Config::folder(folder.path())).await.unwrap();
     let refused =
         contract::api::EventApi::read(&straggler, contract::TopicRead::all(crate::scenario::topic_id("default")));
-    assert!(refused.await.is_ok_and(|page| page.items.is_empty()), "the log cannot be read");
+    assert!(refused.await.is_ok_and(|page| page.items.is_empty()), "the log has no events");
     let topic = || contract::NewTopic::new(crate::scenario::topic_id("a"));
     let refused = contract::api::TopicApi::register_topic(&straggler, topic()).await.unwrap_err();
     assert_eq!(refused.detail(), "It failed.");

@@ -235,7 +235,7 @@ async fn bodies_of_one_address_leave_room_to_other_addresses() {
         idempotency-key: k\r\ncontent-length: 65000\r\n\r\n"
         .to_vec();
     request.extend(vec![b' '; 64_999]);
-    // Enough to use up all places; a refusal shows that the others have arrived.
+    // Enough bodies to use up the memory limit; a refusal shows that the others have arrived.
     let mut held = send(&server, 200, &request).await;
     let deadline = Deadline::begin();
     loop {
