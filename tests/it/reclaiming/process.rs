@@ -1,4 +1,5 @@
-//! The real program: its chore reclaims, it is killed, and what it holds is folded from what is left.
+//! The real program: its background task reclaims entries, the program is killed, and its state is folded from the
+//! remaining entries.
 
 use crate::http::{CREATED, Server, TOPIC, answer, event};
 use log::testing::in_time;
@@ -6,14 +7,14 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Entries go at once, as soon as there are a few.
+/// Entries are removed at once, as soon as there are a few.
 const VARIABLES: [(&str, &str); 3] = [
     ("EVENT_BROKER__MAINTENANCE__RECLAIM_BYTES", "1"),
     ("EVENT_BROKER__MAINTENANCE__RECLAIM_AFTER_SECS", "0"),
     ("EVENT_BROKER__MAINTENANCE__RETENTION_CHECK_SECS", "1"),
 ];
 
-/// Whether the engine has removed something.
+/// Whether the engine has removed entries.
 fn has_removed(folder: &Path) -> bool {
     let mut files = std::fs::read_dir(folder.join("log")).unwrap();
     files.any(|file| file.unwrap().file_name().to_string_lossy().starts_with("trimmed."))
@@ -38,7 +39,7 @@ async fn a_process_that_reclaimed_and_was_killed_comes_back_without_its_tables()
     let (status, first) = answer(keyed(&server).json(&event(CREATED, "a"))).await;
     assert_eq!(status, 201, "{first}");
     let open = claim(&server, 1).await;
-    // Work that is over, until the entries of it outweigh what is still needed.
+    // Finished work, until its entries outnumber those that are still needed.
     let reclaimed = async {
         let mut sequence = 1;
         while !has_removed(&path) {
@@ -56,7 +57,7 @@ async fn a_process_that_reclaimed_and_was_killed_comes_back_without_its_tables()
     std::fs::remove_dir_all(folder.path().join("state")).unwrap();
     let server = Server::start_again_with(folder, &VARIABLES);
     assert!(server.logged().contains("the state is taken from the snapshot in the log"), "{}", server.logged());
-    // The answer is replayed, the open claim is held, what is done stays done, and numbers go on.
+    // The stored response is replayed, the open claim is held, finished claims stay finished, and numbers continue.
     let (status, again) = answer(keyed(&server).json(&event(CREATED, "a"))).await;
     assert_eq!((status.as_u16(), again), (201, first));
     assert_eq!(claim(&server, 1).await["outcome"], "held");

@@ -1,4 +1,4 @@
-//! Several brokers on one log: one reclaims, the others go on; one that is too far behind opens again.
+//! Several brokers on one log: one reclaims, the others continue; one that has fallen too far behind is opened again.
 
 use crate::scenario::{topic_id, type_id};
 use contract::api::*;
@@ -47,7 +47,7 @@ async fn brokers_on_one_log_reclaim_one_at_a_time_and_all_go_on() {
     }
 }
 
-/// The first entry that a log holds.
+/// The first entry in a log.
 async fn earliest(log: &dyn Log) -> Sequence {
     match log.headers(ReadRange::Topic(TopicNumber::LEDGER, Sequence::ZERO), ReadLimit { records: 1, bytes: 0 }).await {
         Err(LogError::Trimmed(earliest)) => earliest,
@@ -72,7 +72,7 @@ async fn a_database_holds_what_is_needed_and_its_brokers_agree_on_it() {
     let reclaimed = one.reclaim_now().await.unwrap();
     assert!(reclaimed[0].removed_through > Sequence(20), "{reclaimed:?}");
     register(&two, "more").await;
-    // One with its checkpoint, one without, and both see the same.
+    // One broker restarts with its checkpoint, one without, and both have the same state.
     one.close().await;
     two.close().await;
     drop((one, two));

@@ -1,16 +1,16 @@
-//! A day of steady load, with the clock of the test and real files: whatever the broker writes down, the folder stays as
-//! large as it is.
+//! A day of steady load, with the test's clock and real files: whatever the broker writes, the folder does not grow.
 //!
-//! Each round of five minutes has everything that leaves entries behind: events, published under an `Idempotency-Key`;
-//! claims by a handler, and by a member of a shared group whose session then expires; an event that is given up, and a dead
-//! letter that somebody deals with; an offset that is committed; a checkpoint of a projection; and deliveries, of which some
-//! fail and are tried again.
+//! Each round of five minutes has everything that leaves entries in the log: events, published under an
+//! `Idempotency-Key`; claims by a handler, and by a member of a shared group whose session then expires; an event that
+//! is given up, and a dead letter that is resolved; a committed offset; a checkpoint of a projection; and deliveries,
+//! of which some fail and are retried.
 //!
-//! The first day is not measured: keys of removed events are kept for the longest idempotency window of any topic, which is
-//! the default topic's 24 hours.
+//! The first day is not measured: keys of removed events are kept for the longest idempotency window of any topic,
+//! which is the default topic's 24 hours.
 //!
-//! Two things do not level off within a day, and so do not happen all day: of dead letters that were dealt with the last
-//! 10,000 are remembered, and jobs that are given up are told in a topic that keeps its events for thirty days.
+//! Two things do not level off within a day, so they do not happen all day: the broker remembers the last 10,000
+//! resolved dead letters, and the operations events about jobs that are given up stay in a topic that keeps its events
+//! for thirty days.
 
 use crate::http::{TENANT, client};
 use axum::Router;
@@ -28,20 +28,20 @@ use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 
 const ROUND_MILLIS: i64 = 300_000;
-/// Of a day.
+/// The rounds of a day.
 const ROUNDS: u64 = 288;
 const EVENTS: u64 = 12;
-/// One delivery in so many is refused, and tried again.
+/// One delivery in this many is refused, and retried.
 const REFUSED: u64 = 10;
-/// In the first so many rounds an event is given up.
+/// In this many first rounds an event is given up.
 const GIVING_UP_ROUNDS: u64 = 24;
 const TOPIC: &str = "steady.orders";
 
-/// Bytes of all files in a folder and below, but for what is set aside for a full disk.
+/// Bytes of all files in a folder and below, except the space reserved for a full disk.
 fn bytes_of(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
     let entries = entries.filter(|entry| entry.file_name() != "reserve");
-    // The file engine takes files away meanwhile.
+    // The file engine may delete files meanwhile.
     let bytes = |entry: std::fs::DirEntry| match entry.metadata() {
         Ok(metadata) if metadata.is_dir() => bytes_of(&entry.path()),
         Ok(metadata) => metadata.len(),
@@ -50,18 +50,18 @@ fn bytes_of(folder: &Path) -> u64 {
     entries.map(bytes).sum()
 }
 
-/// A broker that is served in this process.
+/// A broker served in this process.
 struct Steady {
     broker: Arc<Broker>,
     clock: Arc<ManualClock>,
     client: Client,
     url: String,
-    /// How many deliveries were taken.
+    /// The number of accepted deliveries.
     received: watch::Receiver<u64>,
 }
 
 impl Steady {
-    /// Opens it in this folder, with a topic, a handler, a projection and a subscription.
+    /// Opens the broker in this folder, with a topic, a handler, a projection and a subscription.
     async fn begin(folder: &Path) -> (Self, oneshot::Sender<()>) {
         let clock = Arc::new(ManualClock::at(1_764_763_200_000));
         let mut config = Config::folder(folder);
@@ -69,7 +69,7 @@ impl Steady {
         config.maintenance.reclaim_bytes = 32 * 1024;
         config.maintenance.checkpoint_rows = 1000;
         config.dispatch.allow_private_targets = true;
-        // So that answers expire many times in a day.
+        // So that stored responses expire many times in a day.
         config.idempotency.key_retention_hours = 1;
         let broker = Arc::new(Broker::open_at(config, Arc::clone(&clock) as Arc<_>).await.unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -110,7 +110,7 @@ impl Steady {
         self.ask(Method::GET, path, None, Value::Null).await
     }
 
-    /// Joins a group; answers the consumer's id. It is not heard of again after this round.
+    /// Joins a group; returns the consumer's id. The consumer is not used after this round.
     async fn join(&self, group: &str, distribution: &str) -> String {
         let consumer = json!({"consumerGroup": group, "topic": TOPIC, "distribution": distribution,
             "sessionTimeout": "PT1M"});
@@ -118,7 +118,7 @@ impl Steady {
         made["data"]["id"].as_str().unwrap().to_owned()
     }
 
-    /// Has an event given up, and deals with its dead letter.
+    /// Makes an event a dead letter, and resolves it.
     async fn give_up(&self, sequence: u64) {
         let claim = json!({"handler": "failing", "topic": TOPIC, "sequence": sequence});
         let claim = self.post("/v1/claims", claim).await["claim"].clone();
@@ -135,7 +135,7 @@ impl Steady {
         self.post("/v1/claims:done", json!({"claims": claims})).await;
     }
 
-    /// Five minutes.
+    /// Runs one round of five minutes.
     async fn live(&mut self, round: u64) {
         let events: Vec<_> = (0..EVENTS)
             .map(|number| {
@@ -152,11 +152,11 @@ impl Steady {
         let claimed = self.post("/v1/claims", json!({"claims": (first..=last).map(claim).collect::<Vec<_>>()})).await;
         let claims = claimed["results"].as_array().unwrap().iter().map(|result| result["claim"].clone());
         self.done(&claims.collect::<Vec<_>>()).await;
-        // The last round's members are expired, which joining and polling finds out.
+        // The sessions of the last round's members have expired; joining and polling detect it.
         let member = self.join("sharing", "shared").await;
         let mut shared = Vec::new();
         while (shared.len() as u64) < EVENTS {
-            // Of an aggregate one event at a time; each of these has its own.
+            // One event of an aggregate is assigned at a time; each of these has its own aggregate.
             let page = self.get(&format!("/v1/events:poll?consumer_id={member}&offset=0&timeout=5")).await;
             let items = page["items"].as_array().unwrap();
             assert!(!items.is_empty(), "{page}");
@@ -173,7 +173,7 @@ impl Steady {
     }
 }
 
-/// A receiver; answers its URL, and how many calls it has taken so far.
+/// A receiver; returns its URL, and the counter of the calls that it has accepted.
 async fn receive() -> (String, watch::Receiver<u64>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/hook", listener.local_addr().unwrap());
@@ -191,7 +191,7 @@ async fn receive() -> (String, watch::Receiver<u64>) {
     (url, received)
 }
 
-/// The sizes of the folder over so many rounds.
+/// The sizes of the folder over this many rounds.
 async fn live(folder: &Path, rounds: u64, reclaims: bool) -> Vec<u64> {
     let (mut steady, stop) = Steady::begin(folder).await;
     let mut sizes = Vec::new();
@@ -209,7 +209,7 @@ async fn live(folder: &Path, rounds: u64, reclaims: bool) -> Vec<u64> {
     sizes
 }
 
-/// The averages of the last two halves of a day. The keeper gives space back a little later, so single sizes mean little.
+/// The averages of the last two halves of a day. The engine frees space with a delay, so single sizes vary.
 fn halves(sizes: &[u64]) -> (u64, u64) {
     let average = |sizes: &[u64]| sizes.iter().sum::<u64>() / sizes.len() as u64;
     let (first, second) = sizes.split_at(sizes.len() / 2);
@@ -223,7 +223,7 @@ async fn a_day_of_steady_load_does_not_make_the_folder_larger() {
     let day = &sizes[ROUNDS as usize..];
     let (morning, evening) = halves(day);
     assert!(evening < morning * 11 / 10, "from {morning} to {evening} bytes: {day:?}");
-    // Without it the folder grows all the time: what is measured is what is reclaimed.
+    // Without reclaiming the folder grows all the time, which shows that the test measures reclaiming.
     let folder = TempDir::new().unwrap();
     let (earlier, later) = halves(&live(folder.path(), ROUNDS / 2, false).await);
     assert!(later > earlier * 3 / 2 && later > 2 * evening, "{earlier} {later} {evening}");

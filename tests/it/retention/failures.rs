@@ -1,4 +1,4 @@
-//! Retention that fails: it stops no other topic, writes nothing again and again, and says what is missing.
+//! Retention that fails: other topics are not affected, nothing is written repeatedly, and the error names the cause.
 
 use crate::damage;
 use crate::scenario::{subject_type_id, topic_id, type_id};
@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use uuid::Uuid;
 
-/// A log that may not remove, or cannot in one topic.
+/// A log that is not allowed to remove records, or cannot remove those of one topic.
 #[derive(Default)]
 struct UntrimmableLog {
     log: MemoryLog,
     forbids: AtomicBool,
-    /// The topic it cannot remove from; 0: none.
+    /// The topic whose records it cannot remove; 0: none.
     fails_in: AtomicU32,
-    /// The time of the server it stands for.
+    /// The time of the simulated server.
     server_time: Mutex<Option<i64>>,
 }
 
@@ -65,7 +65,7 @@ struct RetentionFixture {
 }
 
 impl RetentionFixture {
-    /// Topics `one` and `two` with an event each, which are past their age.
+    /// Topics `one` and `two` with an event each, which are past their retention.
     async fn new() -> Self {
         let (log, clock) = (Arc::new(UntrimmableLog::default()), Arc::new(ManualClock::at(1_764_763_200_000)));
         let broker = Broker::on_log(Config::default(), log.clone() as Arc<dyn Log>, None, clock.clone()).await.unwrap();
@@ -109,7 +109,7 @@ async fn a_topic_that_cannot_be_trimmed_keeps_no_other_from_it_and_is_written_do
         scene.clock.advance(60_000);
         scene.broker.expire().await.unwrap_err();
     }
-    assert_eq!(scene.tail(), tail, "what was carried is not carried again");
+    assert_eq!(scene.tail(), tail, "an entry that was carried over is not carried over again");
     scene.log.fails_in.store(0, Ordering::Relaxed);
     assert_eq!(scene.broker.expire().await.unwrap(), 1);
     assert!(scene.is_gone("one").await && scene.broker.degradations().is_empty());
@@ -136,7 +136,8 @@ async fn a_deleted_topic_whose_events_cannot_be_removed_keeps_no_other_from_bein
     assert!(events.is_empty(), "{events:?}");
 }
 
-/// A trim that failed had said that the events were trimmed, and the deletion believed it: they stayed for ever.
+/// A failed trim had recorded that the events were trimmed, and the deletion relied on it: the events were never
+/// removed.
 #[tokio::test]
 async fn a_topic_that_is_deleted_after_a_trim_that_failed_loses_its_events() {
     let scene = RetentionFixture::new().await;
@@ -150,7 +151,7 @@ async fn a_topic_that_is_deleted_after_a_trim_that_failed_loses_its_events() {
     assert!(events.is_empty(), "{events:?}");
     let tail = scene.tail();
     scene.broker.expire().await.unwrap();
-    assert_eq!(scene.tail(), tail, "and that is noted once");
+    assert_eq!(scene.tail(), tail, "and the entry is written once");
 }
 
 #[tokio::test]
@@ -174,7 +175,7 @@ async fn where_nothing_may_be_removed_nothing_is_written_and_what_is_missing_is_
     assert!(scene.broker.degradations().is_empty());
 }
 
-/// This broker's clock is a month ahead: it would let go of what everybody has stored.
+/// This broker's clock is a month ahead: it would remove events that are still within their retention.
 #[tokio::test]
 async fn a_broker_whose_clock_is_ahead_of_the_servers_removes_nothing_that_is_young_there() {
     let scene = RetentionFixture::new().await;
@@ -184,7 +185,7 @@ async fn a_broker_whose_clock_is_ahead_of_the_servers_removes_nothing_that_is_yo
     assert_eq!(scene.broker.expire().await.unwrap(), 2);
 }
 
-/// What outlives an event is told by its header, so a bad body is no reason to keep it, nor all that lies around it.
+/// The header of an event says what outlives the event, so a damaged body is no reason to keep it or its neighbours.
 #[tokio::test]
 async fn a_flipped_bit_in_what_goes_does_not_stop_trimming() {
     let folder = damage::filled().await;
@@ -194,7 +195,7 @@ async fn a_flipped_bit_in_what_goes_does_not_stop_trimming() {
     let page = broker.read(TopicRead::all(topic_id("default")).after(Offset(40))).await.unwrap();
     assert_eq!(page.items.len(), 20);
     let next = broker.publish(damage::event(61), None).await.unwrap().event;
-    assert_eq!((next.sequence.0, next.aggregate_sequence.0), (61, 9), "numbers stay taken");
+    assert_eq!((next.sequence.0, next.aggregate_sequence.0), (61, 9), "numbers are not reused");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! The scenario language's words for claims, handlers and dead letters.
+//! The scenario language's commands for claims, handlers and dead letters.
 //!
 //! ```text
 //! claim billing orders/1 by=w1 lease=PT30S as=a    -> claimed attempt 1 until 30000       milliseconds from now
@@ -35,7 +35,7 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 impl ScenarioFixture {
-    /// What a verb of this module answers; `None` where it is none.
+    /// The result of a verb of this module; `None` if the verb belongs to another module.
     pub(super) async fn ask_about_claims(
         &self,
         verb: &str,
@@ -141,7 +141,7 @@ impl ScenarioFixture {
         Ok(texts.collect::<Vec<_>>().join(" | "))
     }
 
-    /// An outcome as text; a claim is remembered by the name the text gives it.
+    /// An outcome as text; a claim is stored under the name that the text gives it.
     fn noted(&self, name: Option<&str>, outcome: &ClaimOutcome) -> String {
         match (outcome.outcome, &outcome.claim) {
             (ClaimAnswer::Claimed, Some(claim)) => {
@@ -150,7 +150,7 @@ impl ScenarioFixture {
                 }
                 self.standing_of(claim)
             }
-            (ClaimAnswer::Claimed, None) => panic!("claimed without a claim"),
+            (ClaimAnswer::Claimed, None) => panic!("the result is claimed, but has no claim"),
             (answer, claim) => {
                 assert!(claim.is_none());
                 let until =
@@ -249,7 +249,7 @@ impl ScenarioFixture {
         Ok(page.items.iter().map(shown_letter).collect::<Vec<_>>().join(" | "))
     }
 
-    /// The last letter of a handler about an event.
+    /// The last letter of a handler for an event.
     async fn letter(&self, words: &CommandWords<'_>) -> Result<DeadLetter> {
         let (topic, sequence) = words.plain[1].split_once('/').unwrap();
         let filter = DeadLetterFilter {

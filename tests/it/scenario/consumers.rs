@@ -1,4 +1,5 @@
-//! The scenario language's words for consumers and groups. A consumer is called by the name it was made under.
+//! The scenario language's commands for consumers and groups. A command refers to a consumer by the name it was created
+//! under.
 //!
 //! ```text
 //! consumer c1 group=g topic=orders session=PT30S   -> created
@@ -23,7 +24,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 impl ScenarioFixture {
-    /// What a verb of this module answers; `None` where it is none.
+    /// The result of a verb of this module; `None` if the verb belongs to another module.
     pub(super) async fn ask_about_consumers(
         &self,
         verb: &str,
@@ -77,7 +78,7 @@ impl ScenarioFixture {
         Ok(format!("seen {} expires {}", from_now(consumer.last_seen_at), from_now(consumer.expires_at)))
     }
 
-    /// In order of their names; pages are checked to come in order of the ids.
+    /// Sorted by their names; the check also requires pages to be sorted by id.
     async fn consumers(&self, words: &CommandWords<'_>) -> Result<String> {
         let limit = words.number("limit").map_or(100, |limit| usize::try_from(limit).unwrap());
         let (mut names, mut after) = (Vec::new(), words.get("after").map(|key| Cursor::After(key.to_owned())));

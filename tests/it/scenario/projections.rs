@@ -1,4 +1,4 @@
-//! The scenario language's words for projections.
+//! The scenario language's commands for projections.
 //!
 //! ```text
 //! projection p topic=orders                        -> created orders 0 of generation 1
@@ -20,7 +20,7 @@ use event_broker::Clock;
 use std::time::Duration;
 
 impl ScenarioFixture {
-    /// What a verb of this module answers; `None` where it is none.
+    /// The result of a verb of this module; `None` if the verb belongs to another module.
     pub(super) async fn ask_about_projections(
         &self,
         verb: &str,

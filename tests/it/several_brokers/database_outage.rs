@@ -1,4 +1,4 @@
-//! The database goes away and comes back: refusals that say so, nothing acknowledged lost, no person needed.
+//! A database outage: refusals name the cause, no acknowledged event is lost, and recovery needs no operator.
 
 use super::{Database, TYPES, register, start, whole_log};
 use crate::http::{client, event};
@@ -12,16 +12,16 @@ use uuid::Uuid;
 
 const PUBLISHERS: usize = 16;
 
-/// What the publishers have come to so far.
+/// The results of the publishers so far.
 #[derive(Default)]
 struct OutageTally {
     acknowledged: AtomicU64,
     refused: AtomicU64,
-    /// They stop when this many events are acknowledged.
+    /// The publishers stop when this many events are acknowledged.
     enough: AtomicU64,
 }
 
-/// Publishes event after event until there are enough, each until it is stored; answers their ids.
+/// Publishes one event after the other until there are enough, each until it is stored; returns their ids.
 async fn publish_on(http: Client, url: String, tally: Arc<OutageTally>) -> Vec<String> {
     let mut stored = Vec::new();
     while tally.acknowledged.load(Ordering::SeqCst) < tally.enough.load(Ordering::SeqCst) {
@@ -45,7 +45,7 @@ async fn publish_on(http: Client, url: String, tally: Arc<OutageTally>) -> Vec<S
     stored
 }
 
-/// Waits until `count` more than now.
+/// Waits until the counter has grown by `by`.
 async fn more(count: &AtomicU64, by: u64) {
     let wanted = count.load(Ordering::SeqCst) + by;
     while count.load(Ordering::SeqCst) < wanted {

@@ -1,4 +1,5 @@
-//! Fail-over to a standby that had not received everything: every broker notices, and goes on with what there is.
+//! Fail-over to a standby that had not received everything: every broker detects it, and continues with what the
+//! standby has.
 
 use super::{Database, TYPES, register, start, whole_log};
 use crate::http::{Server, event};
@@ -16,7 +17,7 @@ async fn post(server: &Server, id: Uuid, n: u64) -> (StatusCode, Value) {
     server.post("/v1/events", &event).await
 }
 
-/// Publishes this event until it is stored; it must not be taken for one that is there.
+/// Publishes this event until it is stored; it must not be treated as a duplicate.
 async fn store(server: &Server, id: Uuid, n: u64) {
     let stored = async {
         loop {
@@ -30,7 +31,7 @@ async fn store(server: &Server, id: Uuid, n: u64) {
     in_time(stored).await;
 }
 
-/// Waits until the broker has read so many events.
+/// Waits until the broker has read this many events.
 async fn has_read(server: &Server, count: usize) {
     in_time(async { while whole_log(&server.url).await.len() < count {} }).await;
 }
@@ -76,7 +77,7 @@ async fn brokers_that_had_read_what_a_fail_over_lost_go_on_with_what_the_standby
         standby.promote();
     })
     .await;
-    // One goes on writing, past what the other one had read; that one is then sent an event that was lost, again.
+    // One broker continues to write, past what the other one had read; then the other one receives a lost event again.
     let others: Vec<_> = (0..8).map(|_| Uuid::new_v4()).collect();
     for (n, id) in (10..).zip(&others) {
         store(&busy, *id, n).await;

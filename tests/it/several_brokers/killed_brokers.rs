@@ -1,4 +1,5 @@
-//! Three brokers, a crowd of publishers, two brokers killed again and again: nothing lost, nothing twice, one order.
+//! Three brokers, many publishers, two brokers killed repeatedly: no event is lost or stored twice, and there is one
+//! order.
 
 use super::{Database, Server, TYPES, register, start, start_in, topic, whole_log};
 use crate::http::{answer, client, event};
@@ -13,13 +14,13 @@ use uuid::Uuid;
 const CLIENTS_PER_BROKER: usize = 32;
 const EVENTS_PER_CLIENT: usize = 24;
 const KILLS: usize = 8;
-/// Aggregates that everybody writes to with an expected sequence.
+/// Aggregates that all publishers write to with an expected sequence.
 const CONTESTED: usize = 12;
 
-/// Where the brokers are just now.
+/// The current URLs of the brokers.
 type BrokerUrls = Arc<RwLock<Vec<String>>>;
 
-/// A small repeatable source of chance.
+/// A small repeatable random generator.
 struct RepeatableRandom(u64);
 
 impl RepeatableRandom {
@@ -38,7 +39,7 @@ struct RandomPublisher {
 }
 
 impl RandomPublisher {
-    /// Asks brokers in turn until one of them answers with something else than "come back later".
+    /// Calls the brokers in turn until one of them returns a response that is not retryable.
     async fn ask(&mut self, path: &str, body: Option<&Value>) -> (StatusCode, Value) {
         loop {
             self.next += 1;
@@ -60,7 +61,7 @@ impl RandomPublisher {
         }
     }
 
-    /// Publishes until the event is stored; sometimes says it again to another broker.
+    /// Publishes until the event is stored; sometimes repeats the request to another broker.
     async fn publish(&mut self, event: &Value) -> Value {
         let (status, stored) = self.ask("/v1/events", Some(event)).await;
         assert!(status.is_success(), "{stored}");
@@ -71,7 +72,7 @@ impl RandomPublisher {
         stored
     }
 
-    /// Publishes to an aggregate that others write to as well, each building on what it has seen.
+    /// Publishes to an aggregate that others write to as well; each write builds on the sequence it has read.
     async fn build_on(&mut self, mut event: Value, subject: &str) -> Value {
         let place = format!("/v1/aggregates/gts.vendor.several.thing.v1/{subject}?topic={}", topic(2));
         loop {
@@ -106,7 +107,7 @@ impl RandomPublisher {
     }
 }
 
-/// Follows one broker's log to `last`, over its restarts; answers the chained hash of all it saw.
+/// Follows one broker's log to `last`, over its restarts; returns the chained hash of all records.
 async fn follow(broker: usize, brokers: BrokerUrls, last: Arc<AtomicU64>) -> blake3::Hash {
     let http = client();
     let mut seen = blake3::Hash::from_bytes([0; 32]);
@@ -128,7 +129,7 @@ async fn follow(broker: usize, brokers: BrokerUrls, last: Arc<AtomicU64>) -> bla
     }
 }
 
-/// Kills the first two brokers in turn while there is work, each time after so many more acknowledgements.
+/// Kills the first two brokers in turn while there is work, each time after this many more acknowledgements.
 async fn kill_and_restart(
     database: &str,
     mut servers: Vec<Server>,
@@ -138,7 +139,7 @@ async fn kill_and_restart(
     let (mut chance, mut kills) = (RepeatableRandom(11), 0);
     while working.load(Ordering::SeqCst) && kills < KILLS {
         let victim = chance.below(2);
-        // A broker that answers has work under way; that is when it is killed.
+        // A broker is killed when it responds, because it then has requests in flight.
         let tail = http_tail(&brokers.read().await[2]).await;
         while working.load(Ordering::SeqCst) && http_tail(&brokers.read().await[2]).await < tail + 100 {
             tokio::task::yield_now().await;
@@ -186,7 +187,7 @@ async fn three_brokers_two_of_them_killed_lose_nothing_and_agree_on_one_order() 
     }
     working.store(false, Ordering::SeqCst);
     let (servers, kills) = killer.await.unwrap();
-    assert!(kills > 0, "nobody was killed");
+    assert!(kills > 0, "no broker was killed");
 
     let log = whole_log(&servers[0].url).await;
     assert_eq!(log.len(), 3 * CLIENTS_PER_BROKER * EVENTS_PER_CLIENT, "events lost or stored twice");
@@ -206,7 +207,7 @@ async fn three_brokers_two_of_them_killed_lose_nothing_and_agree_on_one_order() 
     }
 }
 
-/// Sequences are dense per topic, aggregate sequences per aggregate, both in the order of the log.
+/// Sequences are dense per topic and aggregate sequences per aggregate, both in the order of the log.
 fn check_numbers(log: &[Value]) {
     let mut sequences: BTreeMap<String, u64> = BTreeMap::new();
     let mut aggregates: BTreeMap<(String, String), u64> = BTreeMap::new();
@@ -221,7 +222,7 @@ fn check_numbers(log: &[Value]) {
     }
 }
 
-/// Positions of events and entries together have no hole.
+/// Positions of events and entries together have no gap.
 fn check_positions(database: &str) {
     let count = "SELECT count(*) = max(p) AND min(p) = 1 FROM \
         (SELECT event_id AS p FROM event_broker.events UNION ALL SELECT position FROM event_broker.entries) AS all_positions";

@@ -1,4 +1,4 @@
-//! A synchronous standby is gone: nothing that it does not have is acknowledged, or shown by any broker.
+//! A synchronous standby is lost: no broker acknowledges or returns an event that the standby does not have.
 
 use super::{Database, TYPES, publish, register, start, topic, whole_log};
 use crate::http::{Server, event};
@@ -17,7 +17,7 @@ async fn until_ready(server: &Server, wanted: StatusCode) {
     }
 }
 
-/// How many events this broker shows of the first topic; `id` is not among them in any way.
+/// The number of events of the first topic that this broker returns; no request may return the event `id`.
 async fn shown_without(server: &Server, id: &str) -> usize {
     let (status, page) = server.get(&format!("/v1/events?topic={}&offset=0", topic(0))).await;
     assert_eq!(status, 200, "{page}");
@@ -30,7 +30,7 @@ async fn shown_without(server: &Server, id: &str) -> usize {
     items.len()
 }
 
-/// It was answered 201 when the broker, or an administrator, had ended the wait for the standby.
+/// The broker once responded 201 when the broker itself, or an administrator, had ended the wait for the standby.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_that_a_synchronous_standby_does_not_have_is_neither_acknowledged_nor_shown() {
     let (primary, standby) = tokio::task::block_in_place(|| {
@@ -54,7 +54,7 @@ async fn an_event_that_a_synchronous_standby_does_not_have_is_neither_acknowledg
         tokio::spawn(async move { http.post(format!("{url}/v1/events")).json(&sent).send().await.unwrap().status() });
     tokio::task::block_in_place(|| {
         primary.wait_until(WAITS);
-        // Now the row can be seen in SQL, and the standby does not have it.
+        // Now the row is visible in SQL, and the standby does not have it.
         assert_eq!(primary.sql("postgres", END_WAITS), "1");
         assert_eq!(primary.sql(&address, "SELECT count(*) FROM event_broker.events"), "2");
     });
@@ -69,7 +69,7 @@ async fn an_event_that_a_synchronous_standby_does_not_have_is_neither_acknowledg
     for broker in &brokers {
         until_ready(broker, StatusCode::OK).await;
     }
-    // Whatever it was told: the event is there once, and a repetition is given it.
+    // Whatever the response was: the event is stored once, and a repeated request returns it.
     let (status, stored) = brokers[0].post("/v1/events", &wanted).await;
     assert!(status.is_success(), "{stored}");
     for broker in &brokers {

@@ -1,4 +1,4 @@
-//! What one broker was told, all of them know.
+//! Every broker sees what another broker was sent.
 
 use super::{Database, TYPES, publish, register, start, topic};
 use crate::http::groups::join;
@@ -57,7 +57,7 @@ async fn a_consumer_made_here_reads_and_commits_there() {
     assert_eq!((status, &page["items"]), (StatusCode::OK, &json!([stored])));
     let (status, answer) = there.post(&format!("/v1/consumers/{id}:commit"), &json!({"offset": 1})).await;
     assert_eq!(status, 200, "{answer}");
-    // The other one refuses to go back, so it knows of the commit.
+    // The other broker knows of the commit.
     let (status, group) = here.get("/v1/consumer-groups/billing").await;
     assert_eq!(status, 200);
     assert_eq!(group["topics"][0]["committedOffset"], 1, "{group}");
@@ -74,7 +74,8 @@ async fn members_of_a_group_divide_the_work_wherever_they_ask() {
     let (one, other) = (join(&here, "billing", &topic(0)).await, join(&there, "billing", &topic(0)).await);
     let mut seen = Vec::new();
     let mut idle = 0;
-    // Each is handed what the other has not got, and what comes next once the other has finished what was before.
+    // Each broker assigns events that the other one has not, and the next events once the other one has finished the
+    // earlier ones.
     while seen.len() < 4 && idle < 20 {
         for (server, path, teller) in [(&here, &one, &there), (&there, &other, &here)] {
             let (status, page) = server.get(&format!("{path}&limit=1&timeout=1")).await;

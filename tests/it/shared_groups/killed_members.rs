@@ -1,6 +1,7 @@
-//! Eight members, killed at random: every event has its effect once, each aggregate in order, and nobody starves.
+//! Eight members, killed at random: every event has its effect once, each aggregate is in order, and no event is
+//! starved.
 //!
-//! `GROUP_EVENTS` says how many events there are, `GROUP_AGGREGATES` of how many aggregates.
+//! `GROUP_EVENTS` is the number of events, `GROUP_AGGREGATES` the number of aggregates.
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
 use contract::api::*;
@@ -25,14 +26,14 @@ fn from_environment(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().map_or(default, |text| text.parse().unwrap())
 }
 
-/// What the outside world sees.
+/// The effects that are visible outside the group.
 #[derive(Default)]
 struct ObservedEffects {
-    /// Effects by event, and how often.
+    /// The number of effects by event.
     effects: HashMap<Sequence, u32>,
     /// The last number of each aggregate that had its effect.
     last: HashMap<u64, u64>,
-    /// Events whose holder died: when, and at which attempt.
+    /// Events whose holder died: the time, and the attempt.
     orphans: HashMap<Sequence, (Instant, u32)>,
     longest_wait: Duration,
     done_by: [u64; MEMBERS],
@@ -40,10 +41,10 @@ struct ObservedEffects {
 }
 
 impl ObservedEffects {
-    /// A member got these events, and works on them or dies.
+    /// A member received these events, and works on them or dies.
     fn got(&mut self, page: &EventPage, member: usize, is_killed: bool) {
         for claim in &page.claims {
-            // Somebody who was killed while it polled may have had it in between.
+            // A member that was killed while it polled may have held the event in between.
             if let Some((died, attempt)) = self.orphans.remove(&claim.sequence)
                 && claim.attempt == attempt + 1
             {
@@ -66,7 +67,7 @@ impl ObservedEffects {
     }
 }
 
-/// Numbers that look random, the same every time.
+/// Pseudo-random numbers, the same on every run.
 struct RepeatableRandom(u64);
 
 impl RepeatableRandom {
@@ -108,14 +109,14 @@ fn completion(claim: &Claim) -> ClaimCompletion {
     ClaimCompletion { id: claim.id.clone(), token: claim.token, events: Vec::new(), offset: None }
 }
 
-/// Works until everything is done; dies now and then, without a word, and comes back as somebody else.
+/// Works until everything is done; sometimes dies without leaving the group, and joins again as a new member.
 async fn work(broker: Arc<Broker>, world: Arc<Mutex<ObservedEffects>>, member: usize, count: u64) {
     let mut dice = RepeatableRandom(member as u64 + 1);
     let mut id = join(&broker).await;
     while (world.lock().unwrap().effects.len() as u64) < count {
         let poll = broker.wait_as(id, Offset::ZERO.into(), 10, Duration::from_secs(2));
         let page = match dice.roll(50) {
-            // Killed while it polls: perhaps something was on its way to it.
+            // Killed during a poll: a response may have been on its way.
             0 => tokio::time::timeout(Duration::from_micros(dice.roll(3000)), poll).await.ok(),
             _ => Some(poll.await),
         };
@@ -134,7 +135,7 @@ async fn work(broker: Arc<Broker>, world: Arc<Mutex<ObservedEffects>>, member: u
     }
 }
 
-/// `brokers` serve one log; members ask one of them each.
+/// `brokers` serve one log; each member calls one of them.
 async fn run(brokers: Vec<Arc<Broker>>, count: u64, aggregates: u64) {
     prepare(&brokers[0], count, aggregates).await;
     let world = Arc::new(Mutex::new(ObservedEffects::default()));
@@ -157,14 +158,14 @@ async fn run(brokers: Vec<Arc<Broker>>, count: u64, aggregates: u64) {
     }
 }
 
-/// How long and how even it was says as much about the machine as about the group; asked for, it is held to what is wanted.
+/// Duration and evenness depend on the machine as much as on the group, so they are checked only on request.
 fn is_strict() -> bool {
     from_environment("GROUP_STRICT", 0) > 0
 }
 
 fn check_pace(longest_wait: Duration, done_by: &[u64], brokers: usize) {
     assert!(longest_wait <= LEASE + Duration::from_secs(1), "{longest_wait:?}");
-    // Which of two brokers is faster is not the group's business; those who ask the same one poll alike.
+    // The speed of the brokers may differ; members of the same broker poll at the same rate.
     for first in 0..brokers {
         let done: Vec<_> = done_by.iter().skip(first).step_by(brokers).copied().collect();
         let even = done.iter().sum::<u64>() / done.len() as u64;

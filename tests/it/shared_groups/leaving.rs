@@ -1,8 +1,8 @@
-//! Members that leave: what they held goes to the others at once.
+//! Members that leave: the events that they held go to the other members at once.
 
 use super::with_events;
 
-/// A took ten and was deleted; nobody got them for the whole lease of a quarter of an hour.
+/// A member took ten events and was deleted; no other member got them for the whole lease of a quarter of an hour.
 #[test]
 fn what_a_deleted_member_held_goes_to_the_others_at_once() {
     for how in ["reopen", "crash", "rebuild"] {
@@ -26,7 +26,8 @@ fn what_a_deleted_member_held_goes_to_the_others_at_once() {
     }
 }
 
-/// One member left and another came within a second: it was given half, as if there were still two.
+/// One member left and another joined within a second: it was assigned half of the events, as if there were still two
+/// members.
 #[test]
 fn a_member_that_replaces_another_is_given_all_of_its_work_at_once() {
     with_events(

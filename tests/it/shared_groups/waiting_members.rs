@@ -1,4 +1,4 @@
-//! Members that wait: work reaches one of them, however many there are, whoever leaves in between.
+//! Members that wait: an event reaches one of them, however many there are, and whichever of them leaves meanwhile.
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
 use contract::api::*;
@@ -25,7 +25,7 @@ async fn publish(broker: &Broker, subject: u64) {
     broker.publish(NewEvent { tenant: Some(Uuid::from_u128(1)), ..event }, None).await.unwrap();
 }
 
-/// Every poll that waits is in the line when this answers.
+/// When this returns, every waiting poll is in the queue.
 async fn waiting(broker: &Arc<Broker>, members: &[Uuid], polls: &mut JoinSet<(Uuid, usize)>) {
     for id in members.iter().copied() {
         let broker = Arc::clone(broker);
@@ -43,7 +43,7 @@ async fn waiting(broker: &Arc<Broker>, members: &[Uuid], polls: &mut JoinSet<(Uu
     }
 }
 
-/// A member that waits, is called and goes away must not take the call with it.
+/// If a waiting member is woken and leaves, the wake-up must go to another member.
 #[tokio::test]
 async fn work_reaches_a_member_that_waits_also_where_others_give_up_waiting() {
     let broker = Arc::new(Broker::open(Config::default()).await.unwrap());
@@ -64,7 +64,7 @@ async fn work_reaches_a_member_that_waits_also_where_others_give_up_waiting() {
     for _ in 0..5 {
         assert_eq!(leaving.join_next().await.unwrap().unwrap().1, 1);
     }
-    // The first of the line go, all at once; those behind them have the rest.
+    // The members at the front of the queue leave at the same time; those behind them receive the rest.
     leaving.abort_all();
     for subject in 5..30 {
         publish(&broker, subject).await;

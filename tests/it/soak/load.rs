@@ -1,4 +1,4 @@
-//! What the workers of the load have in common: where the broker is, until when, what they may expect, what they met.
+//! What the workers of the load share: the broker's URL, the end time, the expected statuses, the results.
 
 use crate::http::{Server, TENANT, client};
 use log::testing::SeededRandom;
@@ -9,30 +9,30 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-/// Where most events go: they stay for 20 seconds, and their idempotency keys for 30.
+/// The topic of most events: they are kept for 20 seconds, and their idempotency keys for 30.
 pub(super) const TOPIC: &str = "soak.orders";
-/// A topic with a log of its own.
+/// A topic with its own log.
 pub(super) const SIDE_TOPIC: &str = "soak.side";
-/// A topic of which the latest event of each aggregate stays.
+/// A topic that keeps the latest event of each aggregate.
 pub(super) const COMPACTED_TOPIC: &str = "soak.latest";
 
-/// How many subjects, of each topic, there ever are.
+/// The number of subjects of each topic.
 const SUBJECTS: u64 = 200;
-/// And of the topic that is compacted: so few that none of its events is the latest of its aggregate for long. The segment
-/// of an event that stays, stays too.
+/// The number of subjects of the compacted topic: so few that no event is the latest of its aggregate for long. As long
+/// as an event is kept, its segment is kept too.
 const COMPACTED_SUBJECTS: u64 = 5;
-/// A request that takes longer was forgotten.
+/// A request that takes longer was lost.
 const ANSWER_SECONDS: u64 = 60;
 
 pub(super) struct Load {
     client: Client,
     url: String,
     until: Instant,
-    /// Until when jobs may be given up.
+    /// The time until which jobs may be given up.
     gives_up_until: Instant,
-    /// By what was asked for, and the status.
+    /// The number of responses by request and status.
     counts: Mutex<BTreeMap<(&'static str, u16), u64>>,
-    /// By what was asked for: how often, and what the first one was.
+    /// Unexpected responses by request: their number, and the first one.
     unexpected: Mutex<BTreeMap<&'static str, (u64, String)>>,
 }
 
@@ -43,7 +43,7 @@ impl Load {
         Self { client, url, until, gives_up_until, counts: Mutex::default(), unexpected: Mutex::default() }
     }
 
-    /// Topics, types and handlers.
+    /// Registers topics, types and handlers.
     pub(super) async fn set_up(&self) {
         let brief = json!({"id": TOPIC, "streaming": true, "retention": "PT20S", "idempotentRetention": "PT30S"});
         let mut compacted = brief.clone();
@@ -80,7 +80,8 @@ impl Load {
         self.request(Method::POST, path).json(body)
     }
 
-    /// Asks, and answers the status and the JSON. Anything but success and the statuses in `also` is noted as unexpected.
+    /// Sends a request, and returns the status and the JSON. Anything except success and the statuses in `also` is
+    /// counted as unexpected.
     pub(super) async fn ask(&self, what: &'static str, request: RequestBuilder, also: &[u16]) -> (u16, Value) {
         let response = match request.send().await {
             Ok(response) => response,
@@ -90,7 +91,7 @@ impl Load {
             }
         };
         let status = response.status().as_u16();
-        let text = response.text().await.unwrap_or_else(|error| format!("the body broke off: {error:?}"));
+        let text = response.text().await.unwrap_or_else(|error| format!("the body is incomplete: {error:?}"));
         self.count(what, status);
         if !(200..300).contains(&status) && !also.contains(&status) {
             self.note_unexpected(what, &format!("{status} {text}"));
@@ -108,20 +109,20 @@ impl Load {
         *count += 1;
     }
 
-    /// A beat for a worker: it does something every so many milliseconds, and less often where the broker is slow.
+    /// The pace of a worker: one action in this many milliseconds, and fewer if the broker is slow.
     pub(super) fn pace(millis: u64) -> Interval {
         let mut pace = interval(Duration::from_millis(millis));
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         pace
     }
 
-    /// Waits for the next beat; whether there is still something to do.
+    /// Waits for the next action; returns whether the run continues.
     pub(super) async fn goes_on(&self, pace: &mut Interval) -> bool {
         pace.tick().await;
         Instant::now() < self.until
     }
 
-    /// Whether jobs may be given up yet.
+    /// Whether jobs may still be given up.
     pub(super) fn gives_up(&self) -> bool {
         Instant::now() < self.gives_up_until
     }
@@ -136,17 +137,17 @@ impl Load {
         let unexpected = self.unexpected.lock().unwrap();
         assert!(
             unexpected.is_empty(),
-            "how often something else than expected was answered, and the first: {unexpected:#?}"
+            "the number of unexpected responses by request, and the first of each: {unexpected:#?}"
         );
     }
 }
 
-/// The event type whose events go to a topic.
+/// The event type whose events are stored in a topic.
 pub(super) fn type_of(topic: &str) -> String {
     format!("{topic}.placed")
 }
 
-/// An event for a topic, about one of its subjects, of some size.
+/// An event for a topic, about one of its subjects, of random size.
 pub(super) fn event(topic: &str, random: &mut SeededRandom) -> Value {
     let subjects = if topic == COMPACTED_TOPIC { COMPACTED_SUBJECTS } else { SUBJECTS };
     let subject = format!("s-{}", random.through(subjects - 1));

@@ -1,4 +1,4 @@
-//! Those who read: members of groups, streams, polls, projections, and consumers that vanish.
+//! The readers: members of groups, streams, polls, projections, and consumers that disappear.
 
 use super::load::{Load, TOPIC};
 use super::writers::end;
@@ -9,10 +9,10 @@ use serde_json::json;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Names of groups whose consumers vanish.
+/// Names of groups whose consumers disappear.
 const GROUPS: u64 = 20;
 
-/// A member of the shared group: joins, works for a while, and leaves or falls silent.
+/// A member of the shared group: joins, works for a while, and leaves or stops polling.
 pub(super) async fn share(load: &Load, mut random: SeededRandom) {
     let mut pace = Load::pace(100);
     while load.goes_on(&mut pace).await {
@@ -39,7 +39,7 @@ pub(super) async fn share(load: &Load, mut random: SeededRandom) {
     }
 }
 
-/// Reads a stream for some seconds and hangs up.
+/// Reads a stream for some seconds and disconnects.
 pub(super) async fn stream(load: &Load, mut random: SeededRandom) {
     let mut pace = Load::pace(200);
     while load.goes_on(&mut pace).await {
@@ -60,12 +60,12 @@ pub(super) async fn stream(load: &Load, mut random: SeededRandom) {
     }
 }
 
-/// Long polls, some of whose callers hang up while they wait.
+/// Long polls; some of the callers disconnect while they wait.
 pub(super) async fn poll(load: &Load, mut random: SeededRandom) {
     let mut pace = Load::pace(100);
     let mut offset = json!("latest");
     while load.goes_on(&mut pace).await {
-        // Nobody has a subject of this name, so one in two waits for its time.
+        // No event has this subject, so one poll in two waits for its time-out.
         let wanted = if random.once_in(2) { "&subject=nobody" } else { "" };
         let offset_text = offset.as_str().map_or_else(|| offset.to_string(), str::to_owned);
         let path = format!("/v1/events:poll?topic={TOPIC}&offset={offset_text}&timeout=2{wanted}");
@@ -77,7 +77,7 @@ pub(super) async fn poll(load: &Load, mut random: SeededRandom) {
     }
 }
 
-/// A view that follows the topic, says how far it has come, and now and then begins anew.
+/// A view that follows the topic, reports its checkpoint, and sometimes starts a rebuild.
 pub(super) async fn project(load: &Load, mut random: SeededRandom) {
     let mut pace = Load::pace(200);
     let put = || load.request(Method::PUT, "/v1/projections/view").json(&json!({"topic": TOPIC}));
@@ -87,7 +87,7 @@ pub(super) async fn project(load: &Load, mut random: SeededRandom) {
         let (status, page) =
             load.ask("read for a view", load.get(&format!("/v1/events?topic={TOPIC}&offset={offset}")), &[410]).await;
         if status == 410 {
-            // What it missed is gone: it goes on with what is left.
+            // The events that it missed were removed: it continues with the events that are left.
             let earliest = format!("/v1/events?topic={TOPIC}&offset=earliest");
             offset = load.ask("read for a view", load.get(&earliest), &[]).await.1["nextOffset"].clone();
         } else {
@@ -101,7 +101,7 @@ pub(super) async fn project(load: &Load, mut random: SeededRandom) {
     }
 }
 
-/// Consumers that commit an offset and are not heard of again.
+/// Consumers that commit an offset and never poll again.
 pub(super) async fn consume_and_vanish(load: &Load, mut random: SeededRandom) {
     let mut pace = Load::pace(300);
     while load.goes_on(&mut pace).await {
@@ -118,7 +118,7 @@ pub(super) async fn consume_and_vanish(load: &Load, mut random: SeededRandom) {
     }
 }
 
-/// What an operator looks at.
+/// The requests of an operator.
 pub(super) async fn look_around(load: &Load, mut random: SeededRandom) {
     const PATHS: [&str; 10] = [
         "/healthz",

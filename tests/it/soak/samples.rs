@@ -1,8 +1,9 @@
-//! What the program holds: looked at every second, printed per minute, and compared between two quarters of the run.
+//! The resources that the program holds: measured every second, printed per minute, and compared between two quarters
+//! of the run.
 
 use std::path::Path;
 
-/// What the program held at one moment.
+/// The resources that the program held at one moment.
 pub(super) struct Sample {
     second: u64,
     rss_bytes: u64,
@@ -11,19 +12,19 @@ pub(super) struct Sample {
     disk_bytes: u64,
 }
 
-/// One thing that must level off.
+/// One resource that must level off.
 struct Gauge {
     name: &'static str,
     value: fn(&Sample) -> u64,
-    /// What one quarter may be above another whatever the size: the granularity of what is measured.
+    /// How far one quarter may exceed another regardless of size: the granularity of the measurement.
     slack: u64,
 }
 
 const MIB: u64 = 1024 * 1024;
 
-/// The slack of memory is what the allocator keeps back in a few arenas; of descriptors, the connections that happen to be
-/// open; of threads, blocking ones that come and go; of the folder, a few segments that wait to be rewritten, and what the
-/// last resolved dead letters (10,000 are kept) may add.
+/// The slack of memory is what the allocator keeps in a few arenas; of descriptors, the connections that happen to be
+/// open; of threads, blocking threads that start and end; of the folder, a few segments that wait to be rewritten, and
+/// what the last resolved dead letters (10,000 are kept) may add.
 const GAUGES: [Gauge; 4] = [
     Gauge { name: "memory (RSS)", value: |sample| sample.rss_bytes, slack: 8 * MIB },
     Gauge { name: "descriptors", value: |sample| sample.descriptors, slack: 16 },
@@ -31,7 +32,7 @@ const GAUGES: [Gauge; 4] = [
     Gauge { name: "folder", value: |sample| sample.disk_bytes, slack: MIB },
 ];
 
-/// In per cent: what the last quarter may be above the second.
+/// By how many per cent the last quarter may exceed the second.
 const GROWTH_MAX: u64 = 15;
 
 impl Sample {
@@ -51,9 +52,9 @@ impl Sample {
     }
 }
 
-/// Bytes of all files in a folder and below, but for what is set aside for a full disk.
+/// Bytes of all files in a folder and below, except the space reserved for a full disk.
 fn bytes_of(folder: &Path) -> u64 {
-    // Files and folders go meanwhile.
+    // Files and folders may be deleted meanwhile.
     let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
     let entries = entries.filter_map(Result::ok).filter(|entry| entry.file_name() != "reserve");
     let bytes = |entry: std::fs::DirEntry| match entry.metadata() {
@@ -70,7 +71,8 @@ fn median(samples: &[Sample], value: fn(&Sample) -> u64) -> u64 {
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
-/// A line per minute, each with the medians of its samples; the largest sample of the folder too, which comes and goes.
+/// Prints a line per minute, each with the medians of its samples; for the folder, which varies, also the largest
+/// sample.
 pub(super) fn print_table(samples: &[Sample]) {
     println!("| minute | RSS MiB | descriptors | threads | folder KiB | folder KiB, most |");
     println!("|---|---|---|---|---|---|");
@@ -88,7 +90,7 @@ pub(super) fn print_table(samples: &[Sample]) {
     }
 }
 
-/// Fails where the last quarter of the run holds more than the second. In the first one, pools and caches fill.
+/// Fails if the last quarter of the run holds more than the second. In the first quarter, pools and caches fill.
 pub(super) fn check_level(samples: &[Sample]) {
     let quarter = samples.len() / 4;
     let (second, last) = (&samples[quarter..2 * quarter], &samples[3 * quarter..]);

@@ -1,4 +1,4 @@
-//! Everybody who works on the broker during a soak, and the receiver of its deliveries.
+//! The workers of a soak, and the receiver of the broker's deliveries.
 
 use super::load::Load;
 use super::{readers, writers};
@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// Members of the shared group at a time.
+/// The number of concurrent members of the shared group.
 const MEMBERS: u64 = 3;
-/// Streams, and long polls, at a time.
+/// The number of concurrent streams, and of concurrent long polls.
 const WAITING: u64 = 4;
 
-/// Starts everybody; they end by themselves.
+/// Starts all workers; they end by themselves.
 pub(super) async fn spawn_all(load: &Arc<Load>) -> Vec<JoinHandle<()>> {
     let target = receive().await;
     writers::subscribe(load, &target).await;
@@ -51,7 +51,7 @@ pub(super) async fn spawn_all(load: &Arc<Load>) -> Vec<JoinHandle<()>> {
     working
 }
 
-/// A receiver that fails one call in ten; answers its URL.
+/// A receiver that fails one call in ten; returns its URL.
 async fn receive() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/hook", listener.local_addr().unwrap());

@@ -1,14 +1,14 @@
-//! Those who publish, claim, and deal with what failed.
+//! The workers that publish, claim, and resolve dead letters.
 
 use super::load::{COMPACTED_TOPIC, Load, SIDE_TOPIC, TOPIC, event};
 use log::testing::SeededRandom;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-/// Ids that publishers use, again and again: more than are published within the topic's window, so that some are
-/// duplicates, some of events that are gone, and some new again.
+/// Ids that publishers use repeatedly: more than are published within the topic's window. So some are duplicates, some
+/// belong to removed events, and some are new again.
 const IDS: u64 = 1000;
-/// Keys of requests; their answers live for at least a day, so there are only so many.
+/// Keys of requests; their responses are kept for at least a day, so the number of keys is bounded.
 const KEYS: u64 = 300;
 
 /// The key's event was removed, but not the key.
@@ -30,12 +30,12 @@ pub(super) async fn publish_batches(load: &Load, mut random: SeededRandom) {
     }
 }
 
-/// Events with ids of their own, each of them twice.
+/// Events with their own ids, each of them sent twice.
 pub(super) async fn publish_again(load: &Load, mut random: SeededRandom) {
     let mut pace = Load::pace(100);
     while load.goes_on(&mut pace).await {
         let number = random.through(IDS - 1);
-        // The same submission each time: the pool of keys is as large as that of ids.
+        // The submission is the same each time: there are as many keys as ids.
         let mut event = event(TOPIC, &mut SeededRandom::new(number));
         event["id"] = json!(uuid::Uuid::from_u128(u128::from(number) + 1));
         for _ in 0..2 {
@@ -54,7 +54,7 @@ pub(super) async fn publish_with_keys(load: &Load, mut random: SeededRandom) {
     }
 }
 
-/// Into a log beside the default one.
+/// Publishes into a log beside the default one.
 pub(super) async fn publish_beside(load: &Load, mut random: SeededRandom) {
     let mut pace = Load::pace(100);
     while load.goes_on(&mut pace).await {
@@ -75,7 +75,7 @@ pub(super) async fn import(load: &Load, mut random: SeededRandom) {
         let lines: String = (0..100).map(|_| format!("{}\n", event(TOPIC, &mut random))).collect();
         let request = load.request(Method::POST, "/v1/events:import").header("content-type", "application/x-ndjson");
         let (_, report) = load.ask("import", request.body(lines), &[]).await;
-        // A report of several lines is no JSON.
+        // A report of several lines is not JSON.
         let total = report.as_str().and_then(|text| text.lines().last()).map_or(report.clone(), parse);
         if total["imported"] != 100 {
             load.note_unexpected("import", &format!("{report}"));
@@ -87,7 +87,7 @@ fn parse(line: &str) -> Value {
     serde_json::from_str(line).unwrap_or_default()
 }
 
-/// Claims the latest events and ends the claims in every way there is, one of them by silence.
+/// Claims the latest events and ends the claims in every possible way, one of them by letting the lease expire.
 pub(super) async fn claim(load: &Load, mut random: SeededRandom) {
     let mut pace = Load::pace(200);
     while load.goes_on(&mut pace).await {
@@ -116,11 +116,11 @@ pub(super) async fn end(load: &Load, claim: &Value, random: &mut SeededRandom) {
         _ => return,
     };
     body["token"] = claim["token"].clone();
-    // Another may have taken it, and its event may be gone.
+    // Another worker may have taken over the claim, and its event may have been removed.
     load.ask(verb, load.post(&format!("/v1/claims/{id}:{verb}"), &body), &[404, 409, GONE]).await;
 }
 
-/// Redrives or discards whatever was given up.
+/// Redrives or discards all dead letters.
 pub(super) async fn resolve_letters(load: &Load, mut random: SeededRandom) {
     let mut pace = Load::pace(2000);
     while load.goes_on(&mut pace).await {
@@ -137,7 +137,7 @@ pub(super) async fn resolve_letters(load: &Load, mut random: SeededRandom) {
     }
 }
 
-/// Two subscriptions that stay: one in order, one without.
+/// Two permanent subscriptions: one in order, one without order.
 pub(super) async fn subscribe(load: &Load, target: &str) {
     for (code, mode) in [("in-order", "BLOCK_ON_ERROR"), ("at-once", "IMMEDIATE")] {
         let subscription = json!({"code": code, "topic": TOPIC, "target": target, "mode": mode, "maxAttempts": 20,
@@ -147,7 +147,7 @@ pub(super) async fn subscribe(load: &Load, target: &str) {
     load.expect_nothing_unexpected();
 }
 
-/// A subscription that comes and goes, one that is paused and resumed, and tasks.
+/// A subscription that is created and deleted, one that is paused and resumed, and tasks.
 pub(super) async fn change_subscriptions(load: &Load, mut random: SeededRandom) {
     let mut pace = Load::pace(3000);
     let (_, known) = load.ask("subscription", load.get("/v1/subscriptions/at-once"), &[]).await;

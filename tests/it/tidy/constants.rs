@@ -1,9 +1,9 @@
-//! The constants of the source, by their paths, and what they come to: as much of Rust as limits are written in.
+//! The constants of the source, by path, and their values: the part of Rust's syntax that limits are written in.
 
 use super::text::TextFile;
 use std::collections::BTreeMap;
 
-/// Where the limits stand that everybody needs; on the page they have no path.
+/// The file of the shared limits; on the page they have no path.
 const LIMITS: &str = "contract/src/limits.rs";
 
 /// A constant as it is written.
@@ -15,7 +15,7 @@ pub(super) struct Constant<'a> {
 
 pub(super) struct Constants<'a>(pub(super) BTreeMap<String, Constant<'a>>);
 
-/// What a constant comes to, and the unit that its expression tells.
+/// The value of a constant, and the unit in its expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Amount {
     pub(super) number: u64,
@@ -23,7 +23,7 @@ pub(super) struct Amount {
 }
 
 impl<'a> Constants<'a> {
-    /// Of all sources but those of tests.
+    /// Constants of all sources except tests.
     pub(super) fn of(files: &'a [TextFile]) -> Self {
         let mut found = BTreeMap::new();
         for file in files.iter().filter(|file| file.is_source() && !file.is_test()) {
@@ -44,11 +44,11 @@ impl<'a> Constants<'a> {
         Self(found)
     }
 
-    /// What the constant at this path comes to; `None` where that is not a number that can be told.
+    /// The value of the constant at this path; `None` if it is not a number, or cannot be computed.
     pub(super) fn amount(&self, path: &str) -> Option<Amount> {
         let constant = self.0.get(path)?;
         let mut expression = constant.expression;
-        // The limit of a body: the last alternative is the ordinary one.
+        // The limit of a body: the last alternative is the usual one.
         if constant.kind == "BodyLimitFn" {
             expression = expression.rsplit_once("bytes: ")?.1.split_once(", too_large")?.0;
             return Some(Amount { number: self.sum(expression, constant)?, unit: Some("bytes") });
@@ -91,7 +91,7 @@ impl<'a> Constants<'a> {
     }
 }
 
-/// The path of a file's module: of the broker from its crate's root, of other crates with their names.
+/// The path of a file's module: for the broker from its crate's root, for other crates with the crate's name.
 fn module(path: &str) -> String {
     let inside = path.trim_end_matches(".rs").trim_end_matches("/mod").trim_end_matches("/lib");
     let (of_crate, inside) = match inside.split_once("src/") {

@@ -1,8 +1,8 @@
-//! `docs/limits.md` and the code say the same: every limit stands on the page with its value, and nothing else does.
+//! `docs/limits.md` and the code agree: the page lists every limit with its value, and nothing else.
 //!
-//! What must be there: every constant of `contract/src/limits.rs`; every constant beside the code whose name ends in `_MAX`
-//! or `_KEPT`, or which bounds a body; and every number of the configuration, with its unit. A row may name other constants
-//! too; their values are held against the code as well.
+//! The page must list every constant of `contract/src/limits.rs`; every constant beside the code whose name ends in
+//! `_MAX` or `_KEPT`, or which bounds a body; and every number of the configuration, with its unit. A row may name
+//! other constants too; their values are compared with the code as well.
 
 use super::constants::{Constant, Constants};
 use super::text::{TextFile, between, numbered, repository};
@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 const PAGE: &str = "docs/limits.md";
 const HEAD: &str = "| what | default | unit | what happens at it | how to change it |";
 
-/// Constants that are named like limits and are none that anybody meets: those of a module, or one.
+/// Constants that are named like limits but do not affect users: those of a module, or one.
 const NO_LIMITS: [(&str, &str); 34] = [
     ("cli::", "what the command line does as a client"),
     ("client::", "what the client crate does as a client"),
@@ -62,7 +62,7 @@ struct Row<'a> {
     keys: Vec<&'a str>,
 }
 
-/// The rows, and what is wrong with the form of the page.
+/// The rows, and the faults in the form of the page.
 fn rows(page: &TextFile) -> (Vec<Row<'_>>, Vec<String>) {
     let (mut rows, mut found, mut is_below_head) = (Vec::new(), Vec::new(), false);
     for (line, text) in numbered(&page.text) {
@@ -97,7 +97,7 @@ fn rows(page: &TextFile) -> (Vec<Row<'_>>, Vec<String>) {
     (rows, found)
 }
 
-/// A default as the page writes it, as a number: `1,000`, `64 MiB`; `None` where there is none.
+/// A default of the page as a number: `1,000`, `64 MiB`; `None` if there is none.
 fn number(text: &str) -> Option<u64> {
     let (digits, factor) = match text.split_once(' ') {
         Some((digits, "KiB")) => (digits, 1 << 10),
@@ -115,7 +115,7 @@ fn is_limit(path: &str, constant: &Constant<'_>) -> bool {
     (is_named_so || constant.kind == "BodyLimitFn") && !is_excepted
 }
 
-/// The unit that a constant's name tells.
+/// The unit in a constant's name.
 fn unit_of(path: &str) -> Option<&'static str> {
     let name = path.rsplit("::").next()?;
     let words = [("BYTES", "bytes"), ("SECONDS", "seconds"), ("MILLIS", "milliseconds"), ("HOURS", "hours")];
@@ -160,10 +160,10 @@ fn check_keys(rows: &[Row<'_>], found: &mut Vec<String>) {
         let default = default_of(key.name);
         let holds = |row: &&Row<'_>| number(row.default).map(Value::from).unwrap_or_default() == default;
         let mut listed = rows.iter().filter(|row| row.keys.contains(&key.name));
-        // A row may name a key that sets something else besides.
+        // A row may name a key that sets something else as well.
         if !listed.any(|row| row.unit == unit && holds(&row)) {
             let default = if default.is_null() { "none".to_owned() } else { default.to_string() };
-            found.push(format!("add or mend the row: | … | {default} | {unit} | … | `{}` |", key.name));
+            found.push(format!("add or correct the row: | … | {default} | {unit} | … | `{}` |", key.name));
         }
     }
     for row in rows {

@@ -1,13 +1,13 @@
-//! Names of types: a name says what the thing is without its module, and no two types of a crate share one.
+//! Names of types: a name says what the thing is without its module, and no two types of a crate share a name.
 //!
-//! - A name of one word is on the list below: the word is the term of the trade, and this type is its one owner.
-//! - A word that says nothing by itself is never a whole name.
+//! - A name of one word is in the list below: the word is a term of the trade, and only this type has it.
+//! - A word without a meaning of its own is never a whole name.
 
 use super::refuse;
 use super::text::{TextFile, code, repository, without_unit_tests};
 use std::collections::BTreeMap;
 
-/// Names of one word. Everything else has two words or more.
+/// Names of one word. All other names have two words or more.
 const ONE_WORD_NAMES: &str = "Actor Aggregate Appender Atomicity Broker Checkpoint Claim Claims Client Clock Command \
     Completion Config Consumer Consumers Cursor Decision Delete Deliver Disk Distribution Entry Error Event Handler \
     Identifier Kind Lane Ledger Log Logs Overlay Page Planner Pool Problem Projection Projections Record Registry Replay \
@@ -67,7 +67,7 @@ fn declared_types(file: &TextFile) -> Vec<String> {
         let head = line.trim_start();
         let mut words = head.split_whitespace().skip_while(|word| word.starts_with("pub"));
         let keyword = words.next()?;
-        // An indented `type` is an associated one, named by its trait.
+        // An indented `type` is an associated type, named by its trait.
         let declares = matches!(keyword, "struct" | "enum" | "trait" | "union") || (keyword == "type" && head == line);
         let name = words.next().filter(|_| declares)?;
         let name: String = name.chars().take_while(|c| c.is_alphanumeric()).collect();

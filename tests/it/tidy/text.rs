@@ -1,13 +1,13 @@
 //! Reading the repository as text: files, code without comments, paths, functions, links.
 //!
-//! No parser: good enough for code that rustfmt has laid out, and for plain Markdown.
+//! This is not a parser: it is sufficient for code that rustfmt has formatted, and for plain Markdown.
 
 use std::fs;
 use std::path::Path;
 
 /// A text file of the repository.
 pub(super) struct TextFile {
-    /// From the repository's root, with `/`.
+    /// The path from the repository's root, with `/`.
     pub(super) path: String,
     pub(super) text: String,
 }
@@ -21,7 +21,7 @@ impl TextFile {
         self.path.ends_with(".md")
     }
 
-    /// Part of a library or a program, its unit tests included.
+    /// Whether the file is part of a library or a program, including its unit tests.
     pub(super) fn is_source(&self) -> bool {
         self.is_rust()
             && ["src/", "log/src/", "log-postgres/src/", "contract/src/", "client/src/"]
@@ -38,7 +38,7 @@ impl TextFile {
         })
     }
 
-    /// Whether the limits of length hold: everything but tests and tools.
+    /// Whether the limits of length apply: to everything except tests and tools.
     pub(super) fn is_measured(&self) -> bool {
         let apart = |part| matches!(part, "tests" | "benches" | "bench" | "fuzz" | "sim");
         self.is_rust() && !self.path.split('/').any(apart)
@@ -55,7 +55,7 @@ impl TextFile {
         self.module()?.first().copied()
     }
 
-    /// `path` from the root package's root; empty where it leads elsewhere.
+    /// `path` relative to the root package's root; empty if it is outside.
     pub(super) fn resolve<'a>(&'a self, path: &'a str) -> Vec<&'a str> {
         let mut inside = self.module().unwrap_or_default();
         let mut named = path.split("::").peekable();
@@ -74,7 +74,7 @@ impl TextFile {
         inside
     }
 
-    /// Those of `lines` that are `wrong`, as places to look at.
+    /// Those of `lines` that are `wrong`, with their places.
     pub(super) fn places<'a>(
         &self,
         lines: impl Iterator<Item = (usize, &'a str)>,
@@ -131,15 +131,16 @@ pub(super) fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Whether `needle` stands in `line` without a letter, digit or `_` before it.
+/// Whether `line` contains `needle` without a letter, digit or `_` before it.
 pub(super) fn has_word(line: &str, needle: &str) -> bool {
     line.match_indices(needle).any(|(at, _)| !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_'))
 }
 
-/// Every path of two or more names with its line; those in braces are given whole (`a::{b, c}` is `a::b` and `a::c`).
+/// Every path of two or more names with its line; paths in braces are returned in full (`a::{b, c}` is `a::b` and
+/// `a::c`).
 pub(super) fn paths(text: &str) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
-    // What stands before each open brace: the beginning of a path, or nothing.
+    // What precedes each open brace: the beginning of a path, or nothing.
     let mut braces: Vec<String> = Vec::new();
     let mut path = String::new();
     let mut path_line = 0;
@@ -173,7 +174,7 @@ pub(super) fn paths(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Names, `::` and single marks, without comments and space.
+/// Names, `::` and single punctuation characters, without comments and spaces.
 fn tokens(text: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     for (number, line) in code(text) {
@@ -189,7 +190,7 @@ fn tokens(text: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// The names a manifest depends on, tests apart, with their lines.
+/// The names that a manifest depends on, except for tests, with their lines.
 pub(super) fn dependencies(manifest: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     let mut within = false;
@@ -205,7 +206,7 @@ pub(super) fn dependencies(manifest: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// Every function that is in no other: its line, how many lines it has, how it begins.
+/// Every function that is not inside another one: its line, its number of lines, its beginning.
 pub(super) fn functions(text: &str) -> Vec<(usize, usize, &str)> {
     let mut found = Vec::new();
     let mut open: Option<(usize, usize, &str)> = None;
@@ -231,7 +232,7 @@ fn begins_function(line: &str) -> bool {
     words.find(|word| !matches!(*word, "const" | "async" | "unsafe") && !word.starts_with("pub")) == Some("fn")
 }
 
-/// What stands between each `open` and the `close` behind it.
+/// The text between each `open` and the next `close`.
 pub(super) fn between<'a>(text: &'a str, open: &'a str, close: &'a str) -> impl Iterator<Item = &'a str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -255,7 +256,7 @@ pub(super) fn headings(text: &str) -> impl Iterator<Item = &str> {
     prose(text).filter(|(_, line)| line.starts_with('#')).map(|(_, line)| line.trim_start_matches('#').trim())
 }
 
-/// A heading as it stands behind `#` in a link.
+/// A heading in the form that follows `#` in a link.
 fn anchor(heading: &str) -> String {
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.collect::<String>().to_lowercase().replace(' ', "-")
@@ -271,7 +272,7 @@ pub(super) fn links(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Whether a link's target is in the repository, and the heading it names too.
+/// Whether a link's target is in the repository, and so is the heading that it names.
 pub(super) fn resolves(files: &[TextFile], from: &TextFile, target: &str) -> bool {
     let (path, heading) = target.split_once('#').unwrap_or((target, ""));
     let mut parts: Vec<&str> = from.path.split('/').collect();
