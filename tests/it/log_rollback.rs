@@ -1,5 +1,6 @@
 //! A shared log that is rolled back below running brokers: a fail-over to a replica that had not received everything,
 //! or a restore from a backup.
+//!
 //! A broker that has read records that no longer exist detects this, returns nothing more from the log, and blocks no
 //! caller.
 

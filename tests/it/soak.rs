@@ -3,10 +3,9 @@
 //!
 //! - Runs only if `SOAK_SECONDS` sets the duration: `make soak` (30 minutes), and a five-minute form in CI.
 //! - Everything that a broker keeps permanently comes from a bounded pool (subjects, idempotency keys, names). The rest
-//! must be removed again: events past their retention, obsolete entries, expired sessions, connections.
+//!   must be removed again: events past their retention, obsolete entries, expired sessions, connections.
 //! - The broker's operations events about its jobs stay in their topic for thirty days, and the last 10,000 resolved
-//!   dead
-//! letters are remembered. So most jobs are given up or paused in the first tenth of the run.
+//!   dead letters are remembered. So most jobs are given up or paused in the first tenth of the run.
 //! - At the end the load must have received no unexpected response, and `event-broker verify` must succeed.
 
 #![allow(clippy::print_stdout, reason = "the table is what a soak is read for")]

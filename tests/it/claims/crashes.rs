@@ -1,4 +1,5 @@
-//! Done with produced events and an offset, cut off anywhere: all of it is there afterwards, or none of it.
+//! Completing a claim with produced events and an offset, interrupted at any point: afterwards everything is stored, or
+//! nothing.
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
 use contract::api::*;
@@ -33,11 +34,11 @@ async fn claim(broker: &Broker) -> Option<Claim> {
     outcome.claim
 }
 
-/// Which of the three are there: events, offset, the finished claim.
+/// Which of the three are stored: events, offset, the finished claim.
 async fn stored(broker: &Broker) -> [bool; 3] {
     let events = broker.read(TopicRead::all(topic_id("default"))).await.unwrap().items;
     let ids: Vec<_> = events.iter().map(|event| event.id.as_u128()).collect();
-    assert!(ids == [1] || ids == [1, 2, 3], "half of the events: {ids:?}");
+    assert!(ids == [1] || ids == [1, 2, 3], "a part of the events: {ids:?}");
     let offset = broker.consumer_group("billing").await.is_ok();
     let outcome = broker.claim(NewClaim::at("billing", topic_id("default"), Sequence(1)), None).await.unwrap();
     [ids.len() == 3, offset, outcome.outcome == ClaimAnswer::Done]
@@ -65,28 +66,28 @@ async fn done_with_events_and_offset_is_whole_or_not_at_all_under_any_disk_fault
             let refused = broker.complete_claim(&held.id, completion.clone(), None).await.unwrap_err();
             assert_eq!(refused.kind(), Kind::Unavailable);
             broker.close().await;
-            // The first time only the process dies, and all that was written stays.
+            // For seed 0 only the process crashes, and everything written is kept.
             let disk = if seed == 0 { disk.copy() } else { disk.power_cut(seed) };
             let broker = open(&disk).await;
             let there = stored(&broker).await;
             assert!(there == [true; 3] || there == [false; 3], "{operation:?} {fault:?} {seed}: {there:?}");
             seen[usize::from(there[0])] += 1;
-            // Whichever it was, saying it again makes it whole, once.
+            // In both cases, repeating the request stores everything, once.
             broker.complete_claim(&held.id, completion, None).await.unwrap();
             assert_eq!(stored(&broker).await, [true; 3], "{operation:?} {fault:?} {seed}");
             broker.close().await;
         }
     }
-    assert!(seen[0] > 0 && seen[1] > 0, "both ends were met: {seen:?}");
+    assert!(seen[0] > 0 && seen[1] > 0, "both outcomes must occur: {seen:?}");
 }
 
-/// The same with a real process that dies in the middle of the append that ends the claim.
+/// The same with a real process that crashes in the middle of the append that finishes the claim.
 #[cfg(feature = "crash-points")]
 #[tokio::test]
 async fn done_with_events_and_offset_is_whole_or_not_at_all_when_the_process_dies() {
     use crate::http::{CREATED, Server, TOPIC};
     use serde_json::json;
-    // What a new server has appended before: its default topic, the type, the event, the claim.
+    // A new server's earlier appends: its default topic, the type, the event, the claim.
     const BEFORE: u32 = 4;
     for (point, kept) in [
         ("append.before_write", Some(false)),

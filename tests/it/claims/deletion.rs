@@ -1,4 +1,4 @@
-//! Deleting handlers and groups: what goes, what stays, and that the name begins anew.
+//! Deleting handlers and groups: what is removed, what is kept, and that the name can be used again as new.
 
 use super::with_events;
 use crate::scenario::check_alone;
@@ -113,7 +113,8 @@ fn a_handler_is_deleted_in_every_log_that_knows_it() {
     );
 }
 
-/// The first thousand silent groups were looked at each time. Where all of those had to stay, no other was ever forgotten.
+/// Each run checked the same first thousand inactive groups. If all of those had to stay, no other group was ever
+/// forgotten.
 #[test]
 fn an_unused_group_is_forgotten_however_many_silent_groups_must_stay() {
     let stay: String = (0..1001).map(|number| format!("reset a{number} orders 4 -> orders 4 of 4 lag 0\n")).collect();
@@ -130,7 +131,7 @@ fn an_unused_group_is_forgotten_however_many_silent_groups_must_stay() {
     ));
 }
 
-/// Ten thousand names, each used once, kept every new one away for ever.
+/// Ten thousand names, each used once, made the broker refuse every new name permanently.
 #[test]
 fn unused_names_are_forgotten_once_all_they_have_done_is_gone_and_never_before() {
     for how in ["reopen", "rebuild"] {

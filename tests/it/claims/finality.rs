@@ -1,9 +1,9 @@
-//! A dead letter that was resolved with a corrected event is final: nothing brings the wrong one back.
+//! A dead letter that was resolved with a corrected event is final: no operation makes the wrong event available again.
 
 use super::with_events;
 
-/// `redrive --data` published the correction, which was done. A republish to the group then handed out the wrong one again,
-/// and an order was charged twice.
+/// `redrive --data` published the correction, and it was done. A republish to the group then handed out the wrong event
+/// again, and an order was charged twice.
 #[test]
 fn an_event_that_a_correction_replaced_is_not_handed_to_its_group_again() {
     for (change, how) in [(r#"data={"n":2}"#, "reopen"), ("new", "crash"), ("new", "rebuild")] {
@@ -46,7 +46,8 @@ fn an_event_that_a_correction_replaced_is_not_handed_to_its_group_again() {
     }
 }
 
-/// The group had been handed a copy; the correction was stored under the copy's sequence, and the next copy was handed out.
+/// The group had received a copy; the correction was stored under the copy's sequence, and the next copy was handed
+/// out.
 #[test]
 fn a_correction_of_a_copy_is_final_for_all_copies() {
     with_events(

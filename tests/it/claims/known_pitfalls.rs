@@ -1,9 +1,9 @@
-//! What systems like this one get wrong, each as a test that tells its story.
+//! Known errors of similar systems, each as a test that explains it.
 
 use super::with_events;
 
-/// Two deliveries of one event both look first and then both act, because looking and claiming were two steps.
-/// [`super::races`] has the race itself; here is the order of steps that made it.
+/// Two deliveries of one event both check first and then both act, because checking and claiming were two steps.
+/// [`super::races`] tests the race itself; this test has the order of steps that caused it.
 #[test]
 fn check_then_act_looking_is_claiming() {
     with_events(
@@ -18,8 +18,8 @@ fn check_then_act_looking_is_claiming() {
     );
 }
 
-/// 1 fails, 2 is done, and the retry of 1 is answered `stale`: its effect is lost and nobody hears of it. Here somebody
-/// does: what had failed before it was passed is a dead letter, and can be redriven.
+/// Event 1 fails, 2 is done, and the retry of 1 returns `stale`: its effect is lost without notice. Here a failed event
+/// that is overtaken becomes a dead letter, and can be redriven.
 #[test]
 fn a_failed_lower_event_is_not_passed_over_in_silence() {
     with_events(
@@ -43,7 +43,7 @@ fn a_failed_lower_event_is_not_passed_over_in_silence() {
         done a                                      -> done attempt 2
     ",
     );
-    // A handler that declares `gapless` never gets there.
+    // A handler with order `gapless` never reaches this state.
     with_events(
         "
         handler billing order=gapless               -> created PT900S 5 PT1S gapless
@@ -60,7 +60,8 @@ fn a_failed_lower_event_is_not_passed_over_in_silence() {
     );
 }
 
-/// The worker of 1 dies, 2 is done, and 1 is stale: whether its effect happened is not known, so somebody should look.
+/// The worker of event 1 crashes, 2 is done, and 1 is stale: it is unknown whether its effect happened, so an operator
+/// must check.
 #[test]
 fn an_event_whose_worker_died_is_not_passed_over_in_silence_either() {
     with_events(
@@ -78,7 +79,7 @@ fn an_event_whose_worker_died_is_not_passed_over_in_silence_either() {
     );
 }
 
-/// A redriven event comes back under its old id, and what remembers ids throws it away.
+/// A redriven event has its old id, and a consumer that remembers ids discards it.
 #[test]
 fn a_redriven_event_is_not_swallowed_by_deduplication() {
     with_events(
@@ -101,7 +102,7 @@ fn a_redriven_event_is_not_swallowed_by_deduplication() {
     );
 }
 
-/// One event that always fails stops the partition it is in, and everything behind it.
+/// One event that always fails blocks its partition, and all later events in it.
 #[test]
 fn a_poison_event_blocks_no_other_aggregate() {
     for order in ["latest", "gapless"] {
@@ -121,8 +122,8 @@ fn a_poison_event_blocks_no_other_aggregate() {
     }
 }
 
-/// The clock is set back by an hour: leases seem to last an hour longer, waits too, or ends lie before beginnings. Times are
-/// shown from the wall clock, so those of the log are an hour ahead from then on.
+/// The clock is set back by an hour: leases and back-offs seem to last an hour longer, or ends precede beginnings.
+/// Times are shown by the wall clock, so the log's times are an hour ahead of it from then on.
 #[test]
 fn a_clock_that_steps_back_neither_stretches_a_lease_nor_lets_two_in() {
     with_events(

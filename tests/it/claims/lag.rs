@@ -1,8 +1,8 @@
-//! Lag: what is still to be done, the same number for a handler and for the group of its name.
+//! Lag: the number of events still to be processed, the same for a handler and for the group of its name.
 
 use crate::scenario::check;
 
-/// Two types in one topic; `billing` wants `placed` only.
+/// Two types in one topic; `billing` takes only `placed`.
 const EVENTS: &str = "
         topic orders                                -> created
         type placed topic=orders                    -> created
@@ -10,7 +10,7 @@ const EVENTS: &str = "
         batch viewed v ; placed a ; viewed v ; placed a ; placed b ; viewed v -> created 1 aggregate 1 | created 2 aggregate 1 | created 3 aggregate 2 | created 4 aggregate 2 | created 5 aggregate 1 | created 6 aggregate 3
 ";
 
-/// All done, the group said 0 and the handler 14; while nobody polled, events of other types counted.
+/// When all were done, the group had lag 0 and the handler 14; without polls, events of other types counted.
 #[test]
 fn a_handler_and_its_shared_group_have_one_lag_and_other_types_do_not_count() {
     for how in ["reopen", "crash", "rebuild"] {

@@ -1,6 +1,7 @@
-//! Claims against a model: a seed chooses what happens, a few lines of plain code say what must come of it.
+//! Claims compared with a model: a seed chooses the operations, and a few lines of plain code compute the expected
+//! results.
 //!
-//! The broker is opened anew on its log now and then, so that what is folded is held against what was decided.
+//! The broker is reopened on its log from time to time, so that the folded state is compared with the decided state.
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
 use contract::api::*;
@@ -21,7 +22,7 @@ const LEASE: i64 = 1000;
 const BACKOFF: i64 = 300;
 const ATTEMPTS: u32 = 3;
 
-/// Event `n` is of aggregate `n % 3`; in it, it comes behind `n - 3`.
+/// Event `n` belongs to aggregate `n % 3`; its predecessor there is `n - 3`.
 fn before(sequence: u64) -> Option<u64> {
     sequence.checked_sub(3).filter(|before| *before > 0)
 }
@@ -56,7 +57,7 @@ impl ClaimModel {
         (sequence + 1..=EVENTS).any(|later| later % 3 == sequence % 3 && self.is_done(later))
     }
 
-    /// What a claim comes to, and what the row is then; the token is given later.
+    /// The result of a claim, and the new state of its row; the token is set later.
     fn claim(&mut self, sequence: u64, order: ClaimOrder, now: i64) -> (ClaimAnswer, Option<i64>) {
         let row = self.0.get(&sequence).copied();
         let latest = order == ClaimOrder::Latest;
@@ -98,7 +99,7 @@ impl ClaimModel {
         (ClaimAnswer::Claimed, None)
     }
 
-    /// What heartbeat, done and fail come to: `Ok(true)` changes something.
+    /// The result of heartbeat, done and fail: `Ok(true)` if it changes the claim.
     fn say(&mut self, sequence: u64, token: FencingToken, verb: &str, now: i64) -> Result<bool, Kind> {
         let row = self.0.get_mut(&sequence).ok_or(Kind::NotFound)?;
         let is_mine = row.token == token;
@@ -136,7 +137,7 @@ struct ModelRun {
     clock: Arc<ManualClock>,
     broker: Broker,
     model: ClaimModel,
-    /// Every token ever given.
+    /// Every token that was ever issued.
     given: Vec<(u64, String, FencingToken)>,
 }
 
@@ -177,7 +178,7 @@ impl ModelRun {
         assert_eq!((outcome.outcome, retry_at), expected, "{what}: claim {sequence} {order:?}");
         if let Some(claim) = outcome.claim {
             let row = self.model.0.get_mut(&sequence).unwrap();
-            assert!(self.given.iter().all(|(_, _, token)| *token < claim.token), "{what}: tokens grow");
+            assert!(self.given.iter().all(|(_, _, token)| *token < claim.token), "{what}: tokens must grow");
             assert_eq!(claim.attempt, row.attempt, "{what}: claim {sequence}");
             row.token = claim.token;
             self.given.push((sequence, claim.id, claim.token));
@@ -188,7 +189,7 @@ impl ModelRun {
         if self.given.is_empty() {
             return;
         }
-        // Mostly somebody who came lately.
+        // Usually one of the most recent tokens.
         let back = self.chance.below(4.min(self.given.len() as u64)) as usize;
         let (sequence, id, token) = self.given[self.given.len() - 1 - back].clone();
         let answer = match verb {
@@ -210,7 +211,7 @@ impl ModelRun {
     async fn deal_with_letter(&mut self, what: &str) {
         let letters = self.broker.dead_letters(&DeadLetterFilter::default(), None, 100).await.unwrap().items;
         let dead = |row: &&ModelClaim| matches!(row.known, ModelClaimState::Dead { .. });
-        assert_eq!(letters.len(), self.model.0.values().filter(dead).count(), "{what}: open letters");
+        assert_eq!(letters.len(), self.model.0.values().filter(dead).count(), "{what}: number of open dead letters");
         let Some(dead_letter) = letters.first() else { return };
         let row = self.model.0.get_mut(&dead_letter.sequence.0).unwrap();
         if self.chance.below(3) == 0 {

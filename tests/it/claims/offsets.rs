@@ -1,8 +1,9 @@
-//! The offset that comes with `done`, events that `latest` passes over, and where `gapless` begins.
+//! The offset sent with `done`, events that `latest` skips, and where `gapless` begins.
 
 use super::with_events;
 
-/// 1 fails, 2 is done with `offset: 2`: a worker that was restarted and read on behind the offset never met 1 again.
+/// Event 1 fails, 2 is done with `offset: 2`: a restarted worker that continued from that offset never received 1
+/// again.
 #[test]
 fn done_does_not_move_the_offset_over_an_event_that_failed() {
     for how in ["reopen", "rebuild"] {
@@ -41,7 +42,7 @@ fn done_does_not_move_the_offset_over_what_somebody_is_at_or_gave_back() {
     );
 }
 
-/// A dead letter is somebody's business already; it does not hold the offset back for ever.
+/// A dead letter already waits for an operator; it does not hold the offset back permanently.
 #[test]
 fn done_moves_the_offset_over_a_dead_letter() {
     with_events(
@@ -60,7 +61,7 @@ fn done_moves_the_offset_over_a_dead_letter() {
     );
 }
 
-/// Two deposits, the second is faster: the first one was `stale`, and no number said that it was passed over.
+/// Two deposits, the second is faster: the first one was `stale`, and no number showed that it was skipped.
 #[test]
 fn events_that_are_stale_are_counted_once_each() {
     with_events(
@@ -81,7 +82,7 @@ fn events_that_are_stale_are_counted_once_each() {
     );
 }
 
-/// A handler that begins behind the topic's first events is not held up by those it will never see.
+/// A handler that starts after the topic's first events does not wait for events that it will never receive.
 #[test]
 fn gapless_does_not_wait_for_events_the_group_has_left_behind() {
     with_events(

@@ -1,4 +1,4 @@
-//! Many at once: exactly one gets the event, each time, and a worker that stalls cannot do harm.
+//! Concurrent claims: exactly one caller gets the event, every time, and a stalled worker cannot do harm.
 
 use crate::scenario::{subject_type_id, topic_id, type_id};
 use contract::api::*;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 const ROUNDS: u64 = 10_000;
 
-/// A broker with `count` events in the default topic, each of an aggregate of its own.
+/// A broker with `count` events in the default topic, each in its own aggregate.
 async fn broker(config: Config, count: u64) -> Broker {
     let clock = Arc::new(ManualClock::at(1_764_763_200_000));
     let broker = Broker::open_at(config, clock).await.unwrap();
@@ -30,7 +30,7 @@ async fn broker(config: Config, count: u64) -> Broker {
     broker
 }
 
-/// Every round `callers` claim one event at the same time.
+/// In every round, `callers` claim one event concurrently.
 async fn race(broker: Arc<Broker>, rounds: u64, callers: usize) {
     let mut last = FencingToken::ZERO;
     for round in 1..=rounds {
@@ -68,7 +68,7 @@ async fn on_files_it_is_the_same() {
     race(Arc::new(broker(Config::folder(folder.path()), 200).await), 200, 16).await;
 }
 
-/// An outside system that remembers the highest token it has seen, and refuses anything lower.
+/// An external system that remembers the highest token it has seen, and refuses lower ones.
 #[derive(Default)]
 struct FencedReceiver {
     highest: FencingToken,
@@ -108,7 +108,7 @@ async fn a_worker_that_stalls_past_its_lease_is_refused_everywhere_when_it_wakes
     assert!(other.token > stalled.token);
     assert!(receiver.act(other.token, "w2"));
     broker.complete_claim(&other.id, Completion::of(other.token), None).await.unwrap();
-    // It wakes, and knows nothing of all that.
+    // The stalled worker resumes, and does not know about the take-over.
     assert!(!receiver.act(stalled.token, "w1"));
     let produced = Completion { events: vec![event], ..Completion::of(stalled.token) };
     let refused = broker.complete_claim(&stalled.id, produced, None).await.unwrap_err();
@@ -119,8 +119,8 @@ async fn a_worker_that_stalls_past_its_lease_is_refused_everywhere_when_it_wakes
     broker.close().await;
 }
 
-/// Sixteen work on one aggregate, out of order and all at once. Every completion stores an event, so that the log says
-/// afterwards what came before what.
+/// Sixteen workers process one aggregate, out of order and concurrently. Every completion stores an event, so that the
+/// log shows the order of the completions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_claimed_behind_which_the_log_has_something_later_finished() {
     const EVENTS: u64 = 3000;
@@ -161,7 +161,7 @@ async fn nothing_is_claimed_behind_which_the_log_has_something_later_finished() 
         })
     });
     let claimed: Vec<_> = join_all(workers).await.into_iter().flat_map(Result::unwrap).collect();
-    // Which events were finished when, by position.
+    // When each event was finished, by position in the log.
     let mut finished = Vec::new();
     let mut read = contract::TopicRead::all(topic_id("counts"));
     loop {

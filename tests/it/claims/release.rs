@@ -1,4 +1,4 @@
-//! Giving claims back, and how often to say that one is still at work.
+//! Releasing claims, and the interval between heartbeats.
 
 use super::with_events;
 
@@ -55,7 +55,7 @@ fn a_claim_may_be_given_back_late_but_not_once_somebody_has_taken_over() {
     );
 }
 
-/// A claim said `heartbeat: PT30S` beside `lease: PT5S`: whoever did as it was told lost every claim.
+/// A claim returned `heartbeat: PT30S` with `lease: PT5S`: a worker that followed it lost every claim.
 #[test]
 fn a_claims_heartbeat_is_at_most_a_third_of_its_own_lease() {
     with_events(

@@ -1,11 +1,12 @@
-//! Asking a broker: what is said when there is none, when it refuses, and when it wants to be left alone for a while.
+//! Commands that call a broker: the message when no broker responds, when it refuses, and when it requests a later
+//! retry.
 
 use super::{ask, first_line, pretend, program, response, run, server};
 use serde_json::json;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-/// Every subcommand that asks a broker.
+/// Every subcommand that calls a broker.
 const ASKING: [&[&str]; 17] = [
     &["publish", "{}"],
     &["tail"],
@@ -28,7 +29,7 @@ const ASKING: [&[&str]; 17] = [
 
 #[test]
 fn where_no_broker_is_the_message_says_so_and_the_exit_is_1() {
-    // A port nobody listens on: this one was free a moment ago.
+    // A port without a listener: the test has just released it.
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("http://{address}");
     for arguments in ASKING {
@@ -36,7 +37,7 @@ fn where_no_broker_is_the_message_says_so_and_the_exit_is_1() {
         let run = run(&[arguments, &["--url", &url]].concat()).expect(1);
         assert!(run.err.starts_with(&format!("event-broker: no broker answers at {url} (")), "{}", run.err);
         assert!(run.err.contains("event-broker serve") && run.out.is_empty(), "{}", run.err);
-        assert!(began.elapsed() < Duration::from_secs(120), "{arguments:?} waited for nothing");
+        assert!(began.elapsed() < Duration::from_secs(120), "{arguments:?} waited although no broker can respond");
     }
 }
 
@@ -101,7 +102,7 @@ fn what_is_no_event_broker_is_told_apart() {
     let (url, _requests) = pretend(|_, _| response("200 OK", "", "<html>"));
     let said = run(&["topics", "list", "--url", &url]).expect(1).err;
     assert!(said.contains("the broker's response cannot be read"), "{said}");
-    // A redirect is not followed: it is no answer of a broker.
+    // The client does not follow a redirect: it is not a broker's response.
     let (url, _requests) = pretend(|_, _| response("302 Found", "location: http://127.0.0.1:1/\r\n", ""));
     let said = run(&["topics", "list", "--url", &url]).expect(1).err;
     assert!(said.contains("(302)"), "{said}");
@@ -115,7 +116,7 @@ fn a_broker_that_asks_for_time_is_given_it() {
     });
     let began = Instant::now();
     assert_eq!(run(&["topics", "list", "--json", "--url", &url]).expect(0).json(), [json!({"id": "late"})]);
-    assert!(began.elapsed() >= Duration::from_secs(1), "it came back too early");
+    assert!(began.elapsed() >= Duration::from_secs(1), "the retry came too early");
     assert_eq!(requests.iter().take(2).count(), 2);
 }
 
@@ -124,7 +125,7 @@ fn what_could_happen_twice_is_sent_once() {
     let (url, requests) = pretend(|_, _| response("503 Service Unavailable", "retry-after: 0\r\n", ""));
     run(&["consumers", "create", "--group", "g", "--topic", "gts.a", "--url", &url]).expect(1);
     assert!(requests.recv().unwrap().starts_with("POST /v1/consumers "));
-    assert!(requests.try_recv().is_err(), "it was sent again");
+    assert!(requests.try_recv().is_err(), "the request was sent again");
 }
 
 #[test]

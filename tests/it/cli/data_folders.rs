@@ -1,4 +1,4 @@
-//! `verify`, `backup` and `restore`: a data folder, copied while it is in use, and made whole again elsewhere.
+//! `verify`, `backup` and `restore`: a data folder is copied while it is in use, and restored to another place.
 
 use super::{ask, feed, line, lines, run, server};
 use crate::http::{CREATED, Server, client, event};
@@ -20,7 +20,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// A server with a topic in a log of its own, and small segments.
+/// A server with a topic in its own log, and small segments.
 fn with_side_log(folder: &TempDir) -> Server {
     let config = folder.path().join("config.yaml");
     fs::write(&config, "modules:\n  event_broker:\n    storage:\n      segment_bytes: 65536\n").unwrap();
@@ -31,7 +31,7 @@ fn with_side_log(folder: &TempDir) -> Server {
     server
 }
 
-/// The folder's files, and how long each is.
+/// The folder's files and their lengths.
 fn files(folder: &Path) -> Vec<(PathBuf, u64)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -88,20 +88,20 @@ async fn a_backup_taken_under_load_holds_everything_acknowledged_before_it() {
     }
 }
 
-/// Restores a backup, serves it, and looks for every event.
+/// Restores a backup, serves it, and checks that it has every event.
 fn check_restored(folder: &TempDir, backup: &Path, promised: &HashSet<String>, round: u64) {
     let before = files(backup);
     let data = TempDir::new_in(folder.path()).unwrap();
     run(&["restore", "--from", text(backup), "--data", text(data.path())]).expect(0);
-    assert_eq!(files(backup), before, "the backup stays as it is");
+    assert_eq!(files(backup), before, "restore does not change the backup");
     run(&["verify", "--data", text(data.path())]).expect(0);
     let restored = Server::start_in(data, &[]);
     let events = ask(&restored, &["export", "--all"]).expect(0).json();
     let ids: HashSet<_> = events.iter().map(|event| event["id"].as_str().unwrap().to_owned()).collect();
-    assert_eq!(ids.len(), events.len(), "nothing is there twice");
+    assert_eq!(ids.len(), events.len(), "no event is stored twice");
     let missing: Vec<_> = promised.difference(&ids).collect();
     assert!(missing.is_empty(), "round {round}: {} of {} are missing", missing.len(), promised.len());
-    // And it goes on where it was.
+    // And the restored broker accepts new events.
     ask(&restored, &["publish", &line("after")]).expect(0);
 }
 
@@ -119,7 +119,7 @@ fn a_backup_while_a_topic_lets_go_of_its_past_is_whole() {
             acks.next().unwrap().unwrap();
         }
         let (backup, restored) = (folder.path().join(format!("b{round}")), folder.path().join(format!("r{round}")));
-        // The pipe must not fill up while the copy is taken.
+        // Read the pipe during the backup, because a full pipe would block the publisher.
         let listening = std::thread::spawn(move || {
             acks.next();
             acks
@@ -174,11 +174,11 @@ fn the_key_to_secrets_goes_with_a_backup_unless_it_is_left_out() {
     assert_eq!(key(&bare), None);
 }
 
-/// A backup of 45 events, changed by `spoil`, and what restoring it says.
+/// Restores a backup of 45 events that `spoil` has changed; returns the error output.
 fn spoilt(spoil: impl Fn(&Path)) -> String {
     let folder = TempDir::new().unwrap();
     let server = with_side_log(&folder);
-    // In three batches, each larger than a segment should be: so there are three segments, and two are sealed.
+    // Three batches, each larger than a segment's target size: this makes three segments, two of them sealed.
     for _ in 0..3 {
         let input: String =
             (0..15).map(|_| super::event_with("s", &json!({"text": "x".repeat(5000)})) + "\n").collect();
@@ -190,7 +190,7 @@ fn spoilt(spoil: impl Fn(&Path)) -> String {
     run(&["backup", "--data", text(server.path()), "--output", text(&backup)]).expect(0);
     spoil(&backup);
     let run = run(&["restore", "--from", text(&backup), "--data", text(&data)]).expect(1);
-    assert!(!data.exists(), "a data folder was left behind");
+    assert!(!data.exists(), "a refused restore leaves no data folder");
     run.err
 }
 
@@ -208,7 +208,7 @@ fn a_backup_that_is_damaged_or_not_whole_is_not_restored() {
         fs::write(segment, bytes).unwrap();
     });
     assert!(said.contains("damaged") && said.contains("00000000000000000001.1.log"), "{said}");
-    // The newest segment is one that nothing in the log misses.
+    // No record in the log shows that the newest segment is missing.
     let said = spoilt(|backup| fs::remove_file(segments(backup).last().unwrap()).unwrap());
     assert!(said.contains("the backup is incomplete: it should contain "), "{said}");
     let said = spoilt(|backup| fs::remove_dir_all(backup.join("logs")).unwrap());
@@ -220,7 +220,7 @@ fn a_backup_that_is_damaged_or_not_whole_is_not_restored() {
 #[test]
 fn verify_says_what_is_there_and_what_is_wrong() {
     let server = server();
-    // In two batches: damage in the last one could not be told from a torn append.
+    // Two batches: damage in the last batch could not be distinguished from a torn append.
     for _ in 0..2 {
         feed(&server, &["publish", "-"], &lines(10)).expect(0);
     }
@@ -242,7 +242,7 @@ fn verify_says_what_is_there_and_what_is_wrong() {
     let report = run(&["verify", "--data", data, "--json"]).expect(1).json();
     let damage = &report[0]["damages"][0];
     assert!(damage["file"].as_str().unwrap().ends_with(".log") && damage["offset"].is_u64(), "{damage}");
-    // Damage is not backed up as if it were none.
+    // A backup of damaged data must not succeed as if the data were intact.
     let refused = run(&["backup", "--data", data, "--output", text(&folder.path().with_extension("copy"))]).expect(1);
     assert!(refused.err.contains(".log"), "{}", refused.err);
     assert!(!folder.path().with_extension("copy").exists());
@@ -261,7 +261,7 @@ fn bench_leaves_nothing_behind_and_does_not_write_into_a_log() {
     assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
     bench(&["--data", "data"]).expect(0);
     let before = files(here.path());
-    assert!(!before.is_empty(), "a folder that was named stays");
+    assert!(!before.is_empty(), "a folder named by the user is kept");
     let refused = bench(&["--data", "data"]).expect(2);
     assert!(refused.err.contains("already holds a log"), "{}", refused.err);
     assert_eq!(files(here.path()), before);
@@ -277,7 +277,7 @@ fn a_bench_that_is_stopped_removes_its_folder_which_nobody_else_could_read() {
         let acknowledged = child.stdout.take().unwrap();
         let mut acknowledged = BufReader::new(acknowledged).lines();
         assert!(acknowledged.next().unwrap().unwrap().starts_with("ack "));
-        // Whatever else it prints must not fill the pipe.
+        // Read all other output, because a full pipe would block the process.
         let rest = std::thread::spawn(move || acknowledged.for_each(drop));
         let folder = fs::read_dir(&temporary).unwrap().next().unwrap().unwrap();
         assert_eq!(folder.metadata().unwrap().permissions().mode() & 0o777, 0o700);
@@ -299,7 +299,7 @@ fn a_copy_whose_default_log_is_older_than_a_deletion_is_refused_and_not_called_r
     run(&["backup", "--data", text(server.path()), "--output", text(&before)]).expect(0);
     ask(&server, &["topics", "delete", other]).expect(0);
     run(&["backup", "--data", text(server.path()), "--output", text(&after)]).expect(0);
-    // What a copy of the default log before the deletion and of the side log after it looks like.
+    // Simulates a copy of the default log from before the deletion and of the side log from after it.
     let side = Path::new("logs/deep/apart/log");
     fs::remove_dir_all(before.join(side)).unwrap();
     fs::rename(after.join(side), before.join(side)).unwrap();

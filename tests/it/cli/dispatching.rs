@@ -1,4 +1,4 @@
-//! Subscriptions and jobs at the command line.
+//! Subscriptions and jobs on the command line.
 
 use super::{ask, run};
 use crate::http::{CREATED, Server, TOPIC, event};
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
-/// A receiver that refuses the first so many; answers its URL and how many came.
+/// A receiver that refuses the first `refuse` requests; returns its URL and the number of requests.
 async fn receiver(refuse: usize) -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -100,8 +100,8 @@ async fn a_test_that_was_not_delivered_ends_with_1_and_a_list_says_what_was_trie
     assert_eq!(delivered[0]["status"], 200, "{delivered:?}");
 }
 
-/// A backup of a broker that has not delivered yet: two events of a topic in the default log, one of a topic in files of
-/// its own.
+/// A backup of a broker that has not delivered yet: two events of a topic in the default log, and one of a topic in its
+/// own file log.
 async fn undelivered(url: &str, backup: &Path) {
     let apart = "gts.hx.core.events.topic.v1~vendor.apart.v1";
     let apart_type = "gts.hyperspot.core.events.type.v1~vendor.apart.happened.v1";
@@ -142,7 +142,7 @@ async fn a_restored_broker_delivers_nothing_until_dispatch_is_resumed() {
     assert!(server.logged().contains("Dispatch is paused since"), "{}", server.logged());
     ask(&server, &["subscriptions", "test", "mail"]).expect(0);
     publish(&server, 1).await;
-    // The pause is in the log: another start does not end it.
+    // The pause is stored in the log: a restart does not end it.
     server.terminate();
     let (_, data) = server.wait();
     let server = Server::start_in_with(data, &[PRIVATE], &["--storage", "file"]);
@@ -150,7 +150,7 @@ async fn a_restored_broker_delivers_nothing_until_dispatch_is_resumed() {
     assert_eq!((status.as_u16(), &ready["status"]), (200, &json!("ready")), "{ready}");
     assert!(ready["degraded"][0].as_str().unwrap().contains("POST /v1/server/dispatch:resume"), "{ready}");
     ask(&server, &["subscriptions", "test", "mail"]).expect(0);
-    assert_eq!(count.load(Ordering::SeqCst), 2, "nothing but the tests was delivered");
+    assert_eq!(count.load(Ordering::SeqCst), 2, "only the test deliveries were sent");
     for _ in 0..2 {
         let answer = server.post("/v1/server/dispatch:resume", &json!({})).await;
         assert_eq!((answer.0.as_u16(), answer.1), (200, json!({"status": "ACTIVE"})));

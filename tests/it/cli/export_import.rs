@@ -1,4 +1,4 @@
-//! `export` and `import`: everything leaves, and comes back the same.
+//! `export` and `import`: every event is exported and imported unchanged.
 
 use super::{ask, feed, finish, lines, program, run, server};
 use crate::http::{CREATED, Server, TENANT, TOPIC};
@@ -15,7 +15,7 @@ fn type_of(topic: &str) -> String {
     format!("gts.hyperspot.core.events.type.v1~vendor.{}.happened.v1", topic.rsplit('.').nth(1).unwrap())
 }
 
-/// A broker with three topics, one of them in a log of its own.
+/// A broker with three topics, one of them in its own log.
 fn with_topics() -> Server {
     let server = server();
     ask(&server, &["topics", "create", ORDERS]).expect(0);
@@ -26,7 +26,7 @@ fn with_topics() -> Server {
     server
 }
 
-/// Events of all three topics, mixed; some spelt over several lines.
+/// Events of all three topics, mixed; some span several lines.
 fn events(count: usize) -> String {
     let types = [CREATED.to_owned(), type_of(ORDERS), type_of(APART)];
     let event = |number: usize| {
@@ -41,7 +41,7 @@ fn events(count: usize) -> String {
     (0..count).map(|number| event(number) + "\n").collect()
 }
 
-/// What must be the same wherever an event lies, by topic, in order.
+/// The members that must be equal in every log, by topic, in order.
 fn kept(exported: &str) -> BTreeMap<String, Vec<Value>> {
     let mut topics = BTreeMap::<_, Vec<_>>::new();
     for line in exported.lines() {
@@ -74,8 +74,8 @@ fn what_was_exported_is_the_same_after_an_import() {
         let ids = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["id"].to_string());
         ids.collect()
     };
-    assert_eq!(order(&again), order(&exported), "and so is the order over topics");
-    // Once more changes nothing.
+    assert_eq!(order(&again), order(&exported), "the order across topics is the same");
+    // Importing again changes nothing.
     let run = feed(&new, &["import", "-", "--json"], &exported).expect(0);
     let counted = json!({"lines": 420, "imported": 0, "duplicates": 420, "failed": 0, "done": true});
     assert_eq!(run.json(), [counted]);
@@ -89,7 +89,7 @@ fn an_export_goes_on_where_it_stopped() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("topic.ndjson");
     let file = path.to_str().unwrap();
-    // As a broken export leaves it: whole lines, and half of one.
+    // The file that an interrupted export leaves: whole lines, and half of one.
     let lines: Vec<_> = whole.lines().collect();
     std::fs::write(&path, format!("{}\n{}", lines[..100].join("\n"), &lines[100][..40])).unwrap();
     let refused = ask(&server, &["export", "--output", file]).expect(2);
@@ -97,7 +97,7 @@ fn an_export_goes_on_where_it_stopped() {
     let run = ask(&server, &["export", TOPIC, "--after", "100", "--output", file, "--json"]).expect(0);
     assert_eq!(run.json(), [json!({"events": 150, "after": 250})]);
     assert_eq!(std::fs::read_to_string(&path).unwrap(), whole);
-    // The whole log goes on by position.
+    // An export of the whole log resumes by position.
     feed(&server, &["publish", "-"], &events(60)).expect(0);
     let all = ask(&server, &["export", "--all"]).expect(0).out;
     let lines: Vec<_> = all.lines().collect();
@@ -105,7 +105,7 @@ fn an_export_goes_on_where_it_stopped() {
     std::fs::write(&path, lines[..120].join("\n") + "\n").unwrap();
     ask(&server, &["export", "--all", "--after", &position, "--output", file]).expect(0);
     assert_eq!(std::fs::read_to_string(&path).unwrap(), all);
-    // Behind its end there is nothing to add, but for the topics that are elsewhere.
+    // After the end of the default log only the topics in other logs are added.
     let tail = serde_json::from_str::<Value>(lines.iter().rfind(|line| !line.contains(APART)).unwrap()).unwrap();
     let rest = ask(&server, &["export", "--all", "--after", &tail["position"].to_string()]).expect(0).out;
     assert_eq!(kept(&rest).into_keys().collect::<Vec<_>>(), [APART]);
@@ -163,7 +163,7 @@ fn an_import_that_breaks_off_says_so() {
     let mut child = program(&["import"]).env("EVENT_BROKER_URL", &server.url).stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(lines(10).as_bytes()).unwrap();
-    // The rest of the file does not come; standard input stays open until the program has given up.
+    // The rest of the file does not come; standard input stays open until the program has stopped with an error.
     let run = finish(child);
     drop(stdin);
     assert_eq!(run.code, 1, "{}", run.err);

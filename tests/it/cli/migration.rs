@@ -1,4 +1,4 @@
-//! Moving everything to an empty broker with `export` and `import`: every event arrives, once.
+//! Moving everything to an empty broker with `export` and `import`: every event arrives exactly once.
 
 use super::{ask, feed};
 use crate::http::{Server, TENANT};
@@ -27,7 +27,7 @@ async fn publish(server: &Server, producer: Option<&str>, members: &Value) -> u1
     request.send().await.unwrap().status().as_u16()
 }
 
-/// What a reader of the topic sees, but for positions and times of storage.
+/// What a reader of the topic sees, without positions and storage times.
 fn events(server: &Server) -> Vec<Value> {
     let exported = ask(server, &["export", "shop.orders"]).expect(0).out;
     let event = |line: &str| {
@@ -50,8 +50,8 @@ fn import(server: &Server, exported: &str) -> String {
 
 const ID: &str = "550e8400-e29b-41d4-a716-446655440000";
 
-/// Two producers with one id, a `deduplicationId` that is used again after its window, and a copy: the import took the
-/// second of each for a duplicate, with exit code 0.
+/// Two producers with one id, a `deduplicationId` that is used again after its window, and a copy: the import treated
+/// the second of each as a duplicate, with exit code 0.
 #[tokio::test]
 async fn events_that_share_a_key_and_republished_copies_all_arrive() {
     let topic = json!({"id": "shop.orders", "streaming": true, "idempotentRetention": "PT1S"});
@@ -60,7 +60,7 @@ async fn events_that_share_a_key_and_republished_copies_all_arrive() {
     assert_eq!(publish(&old, Some("p1"), &same).await, 201);
     assert_eq!(publish(&old, Some("p2"), &same).await, 201);
     assert_eq!(publish(&old, None, &json!({"deduplicationId": "D"})).await, 201);
-    // A duplicate until the topic has forgotten the key.
+    // The event is a duplicate until the topic has forgotten the key.
     while publish(&old, None, &json!({"deduplicationId": "D"})).await == 200 {}
     republish(&old, "1");
     assert_eq!(publish(&old, None, &json!({"type": CLOSED})).await, 201);
@@ -72,7 +72,7 @@ async fn events_that_share_a_key_and_republished_copies_all_arrive() {
     feed(&new, &["types", "register", "-", "--unarchived"], &types).expect(0);
     let exported = ask(&old, &["export", "--all"]).expect(0).out;
     assert_eq!(import(&new, &exported), "imported 6, duplicates 0, failed 0\n");
-    assert_eq!(events(&new), events(&old), "sequences and copies, too");
+    assert_eq!(events(&new), events(&old), "sequences and copies are equal, too");
     assert_eq!(events(&new)[4]["republishOf"], 1);
     // Archived types stay archived.
     assert_eq!(publish(&new, None, &json!({"type": CLOSED})).await, 201);
@@ -98,7 +98,7 @@ async fn an_import_can_be_repeated_and_a_producer_can_retry_against_the_new_brok
     assert_eq!(events(&new), events(&old));
     assert_eq!(publish(&new, None, &retried).await, 200, "the producer gets the event that was moved");
     assert_eq!(publish(&new, Some("p1"), &same).await, 201, "an export does not say which producer it was");
-    // An event that was published to both brokers is one event.
+    // An event that was published to both brokers is stored once.
     let both = json!({"id": "550e8400-e29b-41d4-a716-446655440002"});
     for broker in [&old, &new] {
         assert_eq!(publish(broker, None, &both).await, 201);
@@ -116,7 +116,7 @@ async fn copies_name_the_sequence_that_their_event_has_here_or_are_refused() {
     }
     republish(&old, "2");
     republish(&old, "1");
-    // The first event is not moved: everything behind it gets other numbers, and its copy is nobody's copy.
+    // The first event is not imported: all later events get other sequences, and the original of its copy is missing.
     let exported = ask(&old, &["export", "--all"]).expect(0).out;
     let rest: String = exported.lines().skip(1).map(|line| format!("{line}\n")).collect();
     let run = feed(&new, &["import", "-"], &rest).expect(1);

@@ -1,4 +1,4 @@
-//! The command line: the real program, run as people and scripts run it.
+//! The command line: the real program, run as users and scripts run it.
 
 mod broker_requests;
 mod data_folders;
@@ -19,10 +19,10 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-/// A command that takes longer than this hangs.
+/// The time limit of a command; one that takes longer counts as hanging.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How a run ended, and what it said.
+/// The exit code and the output of a run.
 pub(super) struct CliRun {
     pub(super) code: i32,
     pub(super) out: String,
@@ -30,7 +30,7 @@ pub(super) struct CliRun {
 }
 
 impl CliRun {
-    /// Checks how it ended.
+    /// Checks the exit code, and that nothing panicked.
     pub(super) fn expect(self, code: i32) -> Self {
         assert_eq!(self.code, code, "\nout: {}\nerr: {}", self.out, self.err);
         assert!(!self.err.contains("panicked"), "{}", self.err);
@@ -43,7 +43,7 @@ impl CliRun {
     }
 }
 
-/// The program, without the caller's settings.
+/// The program, without the caller's environment settings.
 pub(super) fn program(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_event-broker"));
     command.args(arguments).env_remove("EVENT_BROKER_URL").stdin(Stdio::null());
@@ -51,23 +51,23 @@ pub(super) fn program(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs it to its end.
+/// Runs the program until it ends.
 pub(super) fn run(arguments: &[&str]) -> CliRun {
     finish(program(arguments).spawn().unwrap())
 }
 
-/// Runs it against a server.
+/// Runs the program against a server.
 pub(super) fn ask(server: &Server, arguments: &[&str]) -> CliRun {
     finish(program(arguments).env("EVENT_BROKER_URL", &server.url).spawn().unwrap())
 }
 
-/// The same, with something on standard input.
+/// The same, with text on standard input.
 pub(super) fn feed(server: &Server, arguments: &[&str], input: &str) -> CliRun {
     let mut child = program(arguments).env("EVENT_BROKER_URL", &server.url).stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_owned();
     let writer = std::thread::spawn(move || {
-        // A program that wants no more is not this test's concern.
+        // A program may close its input early; that is not an error in this test.
         let _ = stdin.write_all(input.as_bytes());
     });
     let run = finish(child);
@@ -78,7 +78,7 @@ pub(super) fn feed(server: &Server, arguments: &[&str], input: &str) -> CliRun {
 fn finish(child: Child) -> CliRun {
     let process = Pid::from_child(&child);
     let (ended, has_ended) = mpsc::channel::<()>();
-    // A command that does not end is killed, so that its test fails instead of hanging.
+    // A command that hangs is killed, so that its test fails.
     let guard = thread::spawn(move || {
         if has_ended.recv_timeout(COMMAND_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
             kill_process(process, Signal::KILL).unwrap();
@@ -91,27 +91,27 @@ fn finish(child: Child) -> CliRun {
     CliRun { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
 }
 
-/// Runs it, takes so many lines of its output and closes the pipe, as `| head -n` does.
+/// Runs the program, takes the first `count` lines of its output and closes the pipe, as `| head -n` does.
 pub(super) fn first_lines(server: &Server, arguments: &[&str], count: usize) -> (Vec<String>, CliRun) {
     let mut child = program(arguments).env("EVENT_BROKER_URL", &server.url).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().take(count).map(Result::unwrap).collect();
     (lines, finish(child))
 }
 
-/// Runs it, takes one line of its output and closes the pipe, as `| head -1` does.
+/// Runs the program, takes one line of its output and closes the pipe, as `| head -1` does.
 pub(super) fn first_line(server: &Server, arguments: &[&str]) -> (String, CliRun) {
     let (lines, run) = first_lines(server, arguments, 1);
     (lines.concat(), run)
 }
 
-/// A server with a type to publish.
+/// A server with a registered event type.
 pub(super) fn server() -> Server {
     let server = Server::start(&[]);
     feed(&server, &["types", "register"], &json!({"id": CREATED}).to_string()).expect(0);
     server
 }
 
-/// An event, as a line of a file.
+/// An event as one line of a file.
 pub(super) fn line(subject: &str) -> String {
     event_with(subject, &json!({"n": 1}))
 }
@@ -121,7 +121,7 @@ pub(super) fn event_with(subject: &str, data: &Value) -> String {
     event.to_string()
 }
 
-/// So many events, one to a line.
+/// The given number of events, one per line.
 pub(super) fn lines(count: usize) -> String {
     (0..count).map(|number| line(&format!("s-{number}")) + "\n").collect()
 }
@@ -132,7 +132,7 @@ pub(super) fn subjects(server: &Server) -> Vec<String> {
     events.iter().map(|event| event["subject"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Something that answers like an HTTP server: each request is handed to `answer`, and on to the test.
+/// A fake HTTP server: each request goes to `answer`, which returns the response, and then to the test.
 pub(super) fn pretend(
     answer: impl Fn(usize, &str) -> Option<String> + Send + 'static,
 ) -> (String, mpsc::Receiver<String>) {
@@ -154,7 +154,7 @@ pub(super) fn pretend(
     (url, requests)
 }
 
-/// A request, head and body.
+/// Reads a request: head and body.
 fn request(stream: &mut TcpStream) -> String {
     let mut reader = BufReader::new(stream);
     let (mut head, mut length) = (String::new(), 0);
@@ -171,7 +171,7 @@ fn request(stream: &mut TcpStream) -> String {
     head + std::str::from_utf8(&body).unwrap()
 }
 
-/// An answer of this status with this body; the connection ends with it.
+/// A response with this status and body; the connection closes after it.
 pub(super) fn response(status: &str, headers: &str, body: &str) -> Option<String> {
     let length = body.len();
     Some(format!("HTTP/1.1 {status}\r\n{headers}connection: close\r\ncontent-length: {length}\r\n\r\n{body}"))

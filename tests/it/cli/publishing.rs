@@ -1,4 +1,4 @@
-//! `publish`: from everywhere an event may come, in order, once.
+//! `publish`: events from every kind of input, stored in order, once.
 
 use super::{ask, event_with, feed, line, lines, program, run, server, subjects};
 use crate::http::{CREATED, Server, TENANT, TOPIC};
@@ -45,7 +45,7 @@ fn an_event_comes_from_the_command_line_a_file_or_standard_input() {
     }
     assert_eq!(subjects(&server).concat(), "abcdefghij");
     let first = ask(&server, &["tail", "--no-follow", "--limit", "1", "--json"]).expect(0).out;
-    assert!(first.contains(r#""data":{"n":1.50}"#), "data is kept as it is spelt: {first}");
+    assert!(first.contains(r#""data":{"n":1.50}"#), "data is stored as it is spelt: {first}");
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_broker_that_takes_smaller_batches_gets_smaller_ones() {
     ask(&server, &["publish", "--file", events.to_str().unwrap()]).expect(0);
     let expected: Vec<_> = (0..40).map(|number| format!("s-{number}")).collect();
     assert_eq!(subjects(&server), expected);
-    // All or nothing does not become several.
+    // With `--atomic all`, the command does not split the events into several batches.
     let run = ask(&server, &["publish", "--file", events.to_str().unwrap(), "--atomic", "all"]).expect(1);
     assert!(run.err.contains("EVENT_BROKER_BATCH_TOO_LARGE"), "{}", run.err);
     assert_eq!(subjects(&server).len(), 40);
@@ -134,7 +134,7 @@ fn what_is_refused_is_named_and_the_exit_is_1() {
     let statuses: Vec<_> = run.json().iter().map(|answer| answer["status"].as_u64().unwrap()).collect();
     assert_eq!(statuses, [424, 422, 424]);
     assert_eq!(subjects(&server).concat(), "ab", "all or nothing");
-    // What cannot be read ends it, behind what could.
+    // Unreadable input ends the command, after the readable events before it were published.
     std::fs::write(file, format!("{}\n{{", line("c"))).unwrap();
     let run = ask(&server, &["publish", "--file", file]).expect(1);
     assert!(run.err.contains("is not JSON: ") && run.err.contains("line 2"), "{}", run.err);
@@ -152,7 +152,7 @@ fn the_same_id_again_is_a_duplicate_and_well() {
     assert!(ask(&server, &["publish", &event]).expect(0).out.starts_with("stored "));
     assert_eq!(ask(&server, &["publish", &event]).expect(0).out, format!("duplicate {TOPIC} #1 {id}\n"));
     assert_eq!(ask(&server, &["publish", &event, "--json"]).expect(0).json()[0]["status"], 200);
-    // Another producer's is another event.
+    // An event of another producer is another event.
     assert!(ask(&server, &["publish", &event, "--producer-id", "p"]).expect(0).out.starts_with("stored "));
 }
 
@@ -165,7 +165,7 @@ fn slow_input_is_not_held_back() {
     let mut answers = BufReader::new(child.stdout.take().unwrap()).lines();
     for number in 1..=3 {
         writeln!(stdin, "{}", line("s")).unwrap();
-        // The next is not written before this one is answered.
+        // The next event is not written before the response to this one.
         let answer = answers.next().unwrap().unwrap();
         assert!(answer.contains(&format!(" #{number} ")), "{answer}");
     }
@@ -173,7 +173,7 @@ fn slow_input_is_not_held_back() {
     assert!(child.wait().unwrap().success());
 }
 
-/// Passes requests on; the first connection is cut when the answer comes.
+/// Forwards requests; cuts the first connection when the response arrives.
 fn cutting_once(upstream: &str) -> String {
     let upstream = upstream.trim_start_matches("http://").to_owned();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -204,7 +204,7 @@ fn a_request_repeated_after_a_broken_connection_is_not_a_second_event() {
         std::fs::write(&file, input).unwrap();
         let url = cutting_once(&server.url);
         let run = run(&["publish", "--file", file.to_str().unwrap(), "--url", &url]).expect(0);
-        assert_eq!(run.out.matches("duplicate ").count(), stored, "the first try was stored: {}", run.out);
+        assert_eq!(run.out.matches("duplicate ").count(), stored, "the first attempt was stored: {}", run.out);
         assert_eq!(subjects(&server).len(), before + stored);
     }
 }

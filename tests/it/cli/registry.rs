@@ -1,4 +1,4 @@
-//! `topics`, `types` and `consumers`: every verb, for people and for programs.
+//! `topics`, `types` and `consumers`: every verb, with output for people and for programs.
 
 use super::{ask, feed, lines, pretend, response, run, server};
 use crate::http::{CREATED, TOPIC};
@@ -51,7 +51,7 @@ fn a_topic_is_published_again_compacted_and_trimmed() {
     assert_eq!(count(&["topics", "trim", TOPIC, "--through", "4"]), 4);
 }
 
-/// A name may have colons, and end like a verb of its route.
+/// A name may contain colons, and end like a verb of its route.
 #[test]
 fn codes_are_taken_printed_and_never_taken_for_verbs() {
     let server = server();
@@ -151,7 +151,7 @@ fn types_are_registered_from_one_an_array_or_lines() {
     assert!(table.contains(CREATED) && table.starts_with(" TYPE "), "{table}");
     let shown: Value = serde_json::from_str(&ask(&server, &["types", "show", &id("a")]).expect(0).out).unwrap();
     assert_eq!(shown["dataSchema"], json!({"type": "object"}));
-    // What was printed can be registered elsewhere.
+    // The printed definition can be registered on another broker.
     let other = super::server();
     let printed = ask(&server, &["types", "list", "--json"]).expect(0);
     feed(&other, &["types", "register", "-"], &printed.out).expect(0);

@@ -1,4 +1,4 @@
-//! `tail`: what is there, what comes, and what came while nobody listened.
+//! `tail`: existing events, new events, and events published while the connection was down.
 
 use super::{ask, event_with, feed, line, lines, program, server};
 use crate::http::{CREATED, Server, TENANT, TOPIC};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Lines, Read};
 use std::process::{Child, ChildStdout};
 
-/// A tail that runs; ended with the value.
+/// A running tail process; killed when the value is dropped.
 struct TailProcess {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -81,9 +81,9 @@ fn people_get_a_line_for_each_event() {
         assert_eq!(rows[0][1..], ["#1", "vendor.tenants.tenant_created.v1", "first", "{\"n\":1}"], "{out}");
         assert_eq!(rows[1][1..4], ["#2", "vendor.tenants.tenant_created.v1", "a second\\u{1b}[2J"], "{out}");
         assert!(rows[1][4].ends_with("x…") && rows[1][4].chars().count() == 201, "{out}");
-        assert!(!out.contains('\u{1b}'), "no colours where nobody sees them");
+        assert!(!out.contains('\u{1b}'), "no colours if the output is not a terminal");
     }
-    // Programs get it on a line too, however the producer spelt it.
+    // Programs get each event on one line, whatever the producer's formatting.
     let events = ask(&server, &["tail", "--no-follow", "--json"]).expect(0);
     assert_eq!(events.json()[0]["data"], json!({"n": 1}));
     let followed = ask(&server, &["tail", "--from", "1", "--limit", "2", "--json"]).expect(0);
@@ -153,7 +153,7 @@ fn it_goes_on_after_a_restart_without_a_gap_and_without_a_repetition() {
             false => server.kill(),
         };
         server = Server::start_at(folder, &address, &[]);
-        // Published before the tail may be back: it must not miss them.
+        // These events may be published before the tail has reconnected: it must not miss them.
         feed(&server, &["publish", "-"], &lines(120)).expect(0);
         for _ in 0..120 {
             assert_eq!(tail.next()["sequence"], expected);
@@ -171,7 +171,7 @@ fn from_latest_means_from_now_on() {
     let server = server();
     feed(&server, &["publish", "-"], &lines(5)).expect(0);
     let mut tail = TailProcess::start(&server, &["--json", "--subject", "wanted"]);
-    // Whatever is published while it starts may come before its beginning; go on until one came behind it.
+    // Events published during the start may precede the tail's first offset; publish until one follows it.
     let seen = std::thread::spawn(move || tail.next()["sequence"].as_u64().unwrap());
     while !seen.is_finished() {
         ask(&server, &["publish", &line("wanted")]).expect(0);

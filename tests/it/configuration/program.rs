@@ -1,4 +1,4 @@
-//! The program's `config`: the table, the JSON, the refusals.
+//! The program's `config` command: the table, the JSON, the refusals.
 
 use serde_json::{Value, json};
 use std::process::{Command, Output};
@@ -43,7 +43,7 @@ fn it_shows_what_is_in_force_and_where_that_came_from() {
 fn programs_get_json() {
     let output = run(
         &["--json", "--data", "some-where", "--insecure"],
-        // As many connections as there can be everywhere: fewer are a note.
+        // A number of connections that every machine allows: if a machine allows fewer, `config` prints a note.
         &[("EVENT_BROKER__TOPICS", "[]"), ("EVENT_BROKER__SERVER__MAX_CONNECTIONS", "64")],
     );
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -154,7 +154,7 @@ fn what_serve_would_refuse_of_declared_topics_and_types_is_refused_with_its_line
         std::fs::write(&file, format!("modules:\n  event_broker:\n{declared}")).unwrap();
         let output =
             run(&["--config", file.to_str().unwrap(), "--data", folder.path().join("data").to_str().unwrap()], &[]);
-        assert!(!folder.path().join("data").exists(), "a check writes nothing");
+        assert!(!folder.path().join("data").exists(), "a check must not write anything");
         (output.status.code(), said(&output.stderr).replace(file.to_str().unwrap(), "c.yaml"))
     };
     let types = "    event_types:\n      - id: order.created\n";
@@ -169,7 +169,7 @@ fn what_serve_would_refuse_of_declared_topics_and_types_is_refused_with_its_line
     assert!(code == Some(1) && told.starts_with("event-broker: c.yaml:6: topics[0]: "), "{code:?} {told}");
     let (code, told) = check(&format!("{topics}{types}        topic: shop.orders\n"));
     assert_eq!((code, told.as_str()), (Some(0), ""));
-    // `config` said nothing of a location where `serve` allows no log.
+    // `config` did not report a location at which `serve` allows no log.
     let (code, told) = check("    topics:\n      - id: shop.orders\n        streaming: {location: 'file:///nope/x'}\n");
     assert!(code == Some(1) && told.starts_with("event-broker: c.yaml:5: topics[0]: "), "{code:?} {told}");
     assert!(told.contains("is in no folder that the configuration lists"), "{told}");

@@ -1,11 +1,11 @@
-//! Every key: what it takes, what it does not, and that it arrives.
+//! Every key: the values it accepts, the values it refuses, and that the value takes effect.
 
 use super::{at, load_file, load_layers, load_text};
 use event_broker::config::keys::{ConfigKey, KEYS, ValueType};
 use event_broker::config::{FlagSetting, LoadedConfig};
 use serde_json::{Value, json};
 
-/// A file with one key in it, on a line of its own as it happens: in flow style, all on line 1.
+/// Loads a file with one key, in YAML flow style: everything is on line 1.
 fn load_key(key: &ConfigKey, value: &str) -> Result<LoadedConfig, String> {
     let (mut text, mut closing) = ("{modules: {event_broker: {".to_owned(), 3);
     for name in key.name.split('.') {
@@ -18,7 +18,7 @@ fn load_key(key: &ConfigKey, value: &str) -> Result<LoadedConfig, String> {
     load_text(&text, &roomy(key), Vec::new())
 }
 
-/// The maxima that other keys are measured by, as large as they go.
+/// The maxima that limit other keys, each at its largest value.
 fn roomy(key: &ConfigKey) -> Vec<(&'static str, &'static str)> {
     let maxima = [
         ("polling.max_timeout_secs", ("EVENT_BROKER__POLLING__MAX_TIMEOUT_SECS", "3600")),
@@ -29,7 +29,7 @@ fn roomy(key: &ConfigKey) -> Vec<(&'static str, &'static str)> {
     maxima.into_iter().filter(|(name, _)| *name != key.name).map(|(_, variable)| variable).collect()
 }
 
-/// A value the key takes and does not have by default.
+/// A value that the key accepts and that is not its default.
 fn sample(key: &ConfigKey) -> Value {
     match (key.name, key.expects) {
         ("server.listen", _) => json!("[::1]:9000"),
@@ -69,7 +69,7 @@ fn every_key_arrives_from_file_environment_and_flag() {
         ] {
             let loaded = loaded.unwrap_or_else(|refusal| panic!("{}: {refusal}", key.name));
             let config = serde_json::to_value(&loaded.config).unwrap();
-            // A secret is in force and not shown.
+            // A secret takes effect and is not shown.
             let shown = if key.name == "dispatch.secret_key" { json!("***") } else { value.clone() };
             assert_eq!(at(&config, key.name), &shown, "{} from {source}", key.name);
             assert_eq!(super::source(&loaded, key.name), source, "{}", key.name);
@@ -197,5 +197,5 @@ fn values_that_do_not_work_are_refused_with_what_would() {
         assert!(refusal.starts_with(expected), "{keys}\n{refusal}");
         assert_eq!(refusal.lines().count(), 1, "{refusal}");
     }
-    assert!(load_file("storage: {type: memory, path: Cargo.toml}").is_ok(), "memory needs no folder");
+    assert!(load_file("storage: {type: memory, path: Cargo.toml}").is_ok(), "memory storage needs no folder");
 }

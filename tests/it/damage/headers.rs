@@ -1,4 +1,5 @@
-//! A damaged body keeps nobody from what an event's header says: lag, order, where a topic begins, what was given up.
+//! A damaged body blocks no operation that needs only the event's header: lag, order, the start of a topic, dead
+//! letters.
 
 use super::{EVENTS, event, filled, open, repair, spoil};
 use crate::http::Server;
@@ -19,7 +20,7 @@ const EVENT_COUNT: u64 = EVENTS as u64;
 const HANDLER: &str = "billing";
 const DAY_MILLIS: i64 = 24 * 60 * 60 * 1000;
 
-/// A filled folder on which `setup` has been done, with these events damaged since; opened again.
+/// A filled folder on which `setup` has run and whose listed events were damaged afterwards; opened again.
 async fn damaged(spoilt: &[u128], setup: impl AsyncFn(&Broker)) -> (TempDir, Broker) {
     let folder = Box::pin(filled()).await;
     let broker = Box::pin(open(folder.path())).await;
@@ -111,7 +112,7 @@ async fn names_that_nobody_uses_are_looked_for_though_the_first_event_is_damaged
     let clock = Arc::new(ManualClock::at(now + 3 * DAY_MILLIS));
     let broker = Broker::open_at(config, clock).await.unwrap();
     broker.forget_unused().await.unwrap();
-    assert!(broker.consumer_group("readers").await.is_ok(), "events that it has seen are still there");
+    assert!(broker.consumer_group("readers").await.is_ok(), "the events that the group has read still exist");
 }
 
 #[tokio::test]
@@ -120,7 +121,7 @@ async fn a_gapless_claim_is_given_behind_a_finished_event_that_is_damaged() {
         put_order(broker, ClaimOrder::Gapless).await;
         finish(broker, 1).await;
     };
-    // 1, 8 and 15 are of one aggregate.
+    // Events 1, 8 and 15 belong to one aggregate.
     let (_folder, broker) = damaged(&[1, 8], gapless).await;
     assert_eq!(claim(&broker, 8).await.outcome, ClaimAnswer::Claimed);
     assert_eq!(claim(&broker, 15).await.outcome, ClaimAnswer::Held);
@@ -132,11 +133,11 @@ async fn an_event_is_stale_though_a_damaged_one_lies_before_the_finished_one() {
         put_order(broker, ClaimOrder::Latest).await;
         finish(broker, 29).await;
     };
-    // 1, 8, 15, 22 and 29 are of one aggregate: one damaged event begins the page, another ends it.
+    // Events 1, 8, 15, 22 and 29 belong to one aggregate: one damaged event is the first of a page, another the last.
     let (_folder, broker) = damaged(&[8, 22], latest).await;
     assert_eq!(claim(&broker, 1).await.outcome, ClaimAnswer::Stale);
     assert_eq!(claim(&broker, 15).await.outcome, ClaimAnswer::Stale);
-    // 2 is of another aggregate.
+    // Event 2 belongs to another aggregate.
     assert_eq!(claim(&broker, 2).await.outcome, ClaimAnswer::Claimed);
 }
 
@@ -177,7 +178,7 @@ async fn letters_of_damaged_events_are_shown_and_keep_no_others_from_being_redri
     assert_eq!(broker.discard_all(all, None).await.unwrap().count, 1);
 }
 
-/// An event that `repair` cut out is as little there as one that retention has removed.
+/// An event that `repair` cut out counts as missing, like one that retention has removed.
 #[tokio::test]
 async fn bulk_redrive_skips_what_was_lost_to_a_repair_as_a_single_redrive_refuses_it() {
     let letters = async |broker: &Broker| {
@@ -201,11 +202,11 @@ async fn bulk_redrive_skips_what_was_lost_to_a_repair_as_a_single_redrive_refuse
     let left = open_letters(&broker).await;
     assert_eq!(left.iter().map(|dead_letter| dead_letter.sequence.0).collect::<Vec<_>>(), [25]);
     let handler = broker.handler(HANDLER).await.unwrap();
-    assert_eq!((handler.failed, handler.dead_letters), (2, 1), "no work is open that nobody can do");
+    assert_eq!((handler.failed, handler.dead_letters), (2, 1), "an event that cannot be handled is not open work");
     broker.publish(event(EVENTS + 1), None).await.unwrap();
 }
 
-/// What an operator looks for: which request failed, why, and the trace that its caller was told.
+/// The data an operator looks for: which request failed, why, and the trace id that its caller received.
 #[tokio::test]
 async fn a_5xx_answer_is_a_line_in_the_log() {
     let folder = filled().await;

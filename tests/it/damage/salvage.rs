@@ -1,4 +1,4 @@
-//! What a repair leaves behind is whole: nothing of it is known to the checkpoint alone, and no half of it is opened.
+//! A repaired folder is consistent: no fact exists only in the checkpoint, and a half-repaired folder does not open.
 
 use super::{EVENTS, contents, event, filled, flip, frames, open, repair, sequences, spoil, text};
 use crate::cli::run;
@@ -29,12 +29,12 @@ async fn what_lost_facts_had_come_to_is_in_the_log_after_a_repair() {
         spoil_fact(folder.path(), kind);
     }
     repair(folder.path());
-    // As an upgrade does, or a restored backup.
+    // The state after an upgrade or after restoring a backup.
     fs::remove_dir_all(folder.path().join("state")).unwrap();
     let broker = open(folder.path()).await;
-    broker.projection("view").await.expect("an acknowledged projection is still there");
+    broker.projection("view").await.expect("an acknowledged projection must be kept");
     let next = broker.publish(event(EVENTS + 1), None).await.unwrap().event;
-    assert_eq!(u128::from(next.sequence.0), EVENTS + 1, "no number is given twice");
+    assert_eq!(u128::from(next.sequence.0), EVENTS + 1, "a sequence is never reused");
 }
 
 #[tokio::test]
@@ -44,12 +44,12 @@ async fn a_log_whose_repair_was_cut_short_does_not_open_until_it_was_done() {
     broker.put_projection("view", NewProjection::of_log()).await.unwrap();
     broker.close().await;
     drop(broker);
-    // The last two of the topic, and not of the log.
+    // The last two events of the topic, but not the last records of the log.
     for id in [EVENTS - 1, EVENTS] {
         spoil(folder.path(), id);
     }
     fs::remove_dir_all(folder.path().join("state")).unwrap();
-    // The files are repaired, and the process is killed before the log says what was lost.
+    // The files are repaired, and the process is killed before the log records what was lost.
     let known = acknowledged_state(folder.path()).unwrap();
     let foretold = log::file::repair(folder.path(), &known, true).unwrap();
     let pending = pending_repair(folder.path());
@@ -57,7 +57,11 @@ async fn a_log_whose_repair_was_cut_short_does_not_open_until_it_was_done() {
     fs::write(&pending, serde_json::to_vec(&RepairLosses::of(&foretold)).unwrap()).unwrap();
     log::file::repair(folder.path(), &known, false).unwrap();
 
-    let refusal = Broker::open(super::config(folder.path())).await.err().expect("it does not open").to_string();
+    let refusal = Broker::open(super::config(folder.path()))
+        .await
+        .err()
+        .expect("a half-repaired folder must not open")
+        .to_string();
     assert!(refusal.contains("interrupted"), "{refusal}");
     assert!(refusal.contains(&format!("repair --data {} --dry-run", text(folder.path()))), "{refusal}");
     let copy = folder.path().join("../copy-of-half-a-repair");
@@ -67,25 +71,25 @@ async fn a_log_whose_repair_was_cut_short_does_not_open_until_it_was_done() {
     let broker = open(folder.path()).await;
     assert_eq!(sequences(&broker).await, (1..=EVENTS - 2).collect::<Vec<_>>());
     let next = broker.publish(event(EVENTS + 1), None).await.unwrap().event;
-    assert_eq!(u128::from(next.sequence.0), EVENTS + 1, "no number is given twice");
+    assert_eq!(u128::from(next.sequence.0), EVENTS + 1, "a sequence is never reused");
 }
 
 #[tokio::test]
 async fn a_checkpoint_that_the_system_does_not_let_us_read_is_not_taken_for_none() {
     let folder = filled().await;
-    // The last batch looks torn to whoever does not know that it was acknowledged.
+    // The last batch looks torn to a program that does not know that it was acknowledged.
     spoil(folder.path(), EVENTS);
     let manifest = folder.path().join("state/manifest.json");
     fs::remove_file(&manifest).unwrap();
     std::os::unix::fs::symlink(&manifest, &manifest).unwrap();
     let before = contents(folder.path());
     assert!(Broker::open(super::config(folder.path())).await.is_err());
-    assert!(contents(folder.path()) == before, "nothing is cut on a guess");
+    assert!(contents(folder.path()) == before, "nothing is cut without proof");
     run(&["repair", "--data", text(folder.path())]).expect(1);
     assert!(contents(folder.path()) == before);
 }
 
-/// Entries of the folder's log of a kind.
+/// Counts the entries of one kind in the folder's log.
 fn facts(folder: &Path, kind: &str) -> usize {
     let is_it = |frame: &super::RecordFrame| frame.topic == 0 && frame.body.contains(&format!("\"fact\":\"{kind}\""));
     frames(folder).iter().filter(|frame| is_it(frame)).count()
@@ -98,7 +102,8 @@ async fn reclaiming(folder: &Path) -> Broker {
     Broker::open(config).await.unwrap()
 }
 
-/// One damaged bit in the only snapshot, and `state/` lost or older than it: `repair` failed for ever and left it worse.
+/// One damaged bit in the only snapshot, and `state/` missing or older than it: every `repair` failed and did further
+/// damage.
 #[tokio::test]
 async fn a_log_whose_snapshot_of_reclaimed_entries_is_lost_is_repaired_with_what_is_left() {
     for keeps_old_state in [false, true] {
@@ -123,28 +128,28 @@ async fn a_log_whose_snapshot_of_reclaimed_entries_is_lost_is_repaired_with_what
         }
         let done = repair(folder.path());
         assert!(done["lostFactsThrough"].as_u64().is_some_and(|through| through > 0), "{done}");
-        // What the repair found is in the log, and not in the checkpoint alone.
+        // The result of the repair is in the log, not only in the checkpoint.
         fs::remove_dir_all(&state).unwrap();
         let broker = open(folder.path()).await;
         assert_eq!(sequences(&broker).await, (1..=EVENTS).collect::<Vec<_>>());
-        assert_eq!(broker.projection("view").await.is_ok(), keeps_old_state, "an older checkpoint knows it");
+        assert_eq!(broker.projection("view").await.is_ok(), keeps_old_state, "an older checkpoint contains it");
         if !keeps_old_state {
             let placed = NewEventType::new(type_id("placed").parse().unwrap());
             broker.register_event_type(placed).await.unwrap();
         }
         let next = broker.publish(event(EVENTS + 1), None).await.unwrap().event;
-        assert_eq!(u128::from(next.sequence.0), EVENTS + 1, "no number is given twice");
+        assert_eq!(u128::from(next.sequence.0), EVENTS + 1, "a sequence is never reused");
         broker.close().await;
     }
 }
 
-/// A damaged bit in a snapshot that a younger checkpoint covers is no reason not to open.
+/// A damaged bit in a snapshot that a newer checkpoint covers does not prevent opening.
 #[tokio::test]
 async fn entries_are_not_reclaimed_before_a_checkpoint_covers_them() {
     let folder = filled().await;
     let broker = reclaiming(folder.path()).await;
     broker.reclaim_now().await.unwrap();
-    // As a crash leaves it.
+    // The folder as a crash leaves it.
     let crashed = TempDir::new().unwrap();
     copy_folder(folder.path(), crashed.path()).unwrap();
     spoil_fact(crashed.path(), "snapshotPart");
@@ -154,7 +159,7 @@ async fn entries_are_not_reclaimed_before_a_checkpoint_covers_them() {
     broker.close().await;
 }
 
-/// Each attempt to reclaim appended the whole small state once more before it met the damage.
+/// Each attempt to reclaim appended the whole small state again before it reached the damage.
 #[tokio::test]
 async fn a_damaged_entry_does_not_let_every_attempt_to_reclaim_append_a_snapshot() {
     let folder = filled().await;

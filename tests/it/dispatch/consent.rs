@@ -1,4 +1,4 @@
-//! Receivers that are asked first, and receivers that only the operator trusts.
+//! Receivers whose permission the broker requests first, and receivers that only the operator trusts.
 
 use crate::http::{CREATED, Server, TOPIC, event};
 use axum::Router;
@@ -17,7 +17,7 @@ use tokio_rustls::TlsAcceptor;
 
 const PRIVATE: (&str, &str) = ("EVENT_BROKER__DISPATCH__ALLOW_PRIVATE_TARGETS", "true");
 
-/// A receiver that lets `broker.example.com` send so much a minute.
+/// A receiver that permits `broker.example.com` to send at the given rate per minute.
 async fn consenting(rate: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -54,7 +54,7 @@ async fn a_receiver_that_is_asked_first_must_consent_and_is_not_sent_more_than_i
     assert_eq!((status.as_u16(), &problem["errors"][0]["pointer"]), (422, &json!("/target")), "{problem}");
 }
 
-/// A receiver with a certificate of an authority of its own; answers its URL and the authority's root.
+/// A receiver with a certificate of a private authority; returns its URL and the authority's root certificate.
 async fn trusted_by_some() -> (String, String) {
     let mut root = CertificateParams::new(Vec::new()).unwrap();
     root.distinguished_name.push(DnType::CommonName, "an authority of our own");

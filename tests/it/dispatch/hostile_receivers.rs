@@ -1,5 +1,5 @@
-//! Receivers of every bad habit, over the real program: each is contained, each attempt says what happened, and a
-//! well-behaved receiver beside them gets everything before the first of them is given up.
+//! Receivers that misbehave in many ways, with the real program: each is contained, and each attempt records what
+//! happened. A well-behaved receiver beside them gets every event before the first of them is given up.
 
 use crate::http::{CREATED, Server, TOPIC, event};
 use axum::Router;
@@ -16,14 +16,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio_rustls::TlsAcceptor;
 
-/// Fewer than open a breaker.
+/// Fewer events than open a circuit breaker.
 const EVENTS: usize = 5;
 const TIMEOUT_SECONDS: u64 = 5;
 const GIGABYTE: usize = 1 << 30;
-/// How much the broker may grow while it is sent that, five times over, by two receivers.
+/// The maximum growth of the broker's memory while each of two receivers sends it a gigabyte five times.
 const GROWTH_MAX: u64 = 128 * 1024 * 1024;
 
-/// A receiver that does with each connection what it likes; gives its address.
+/// A receiver with the given behaviour on every connection; returns its address.
 async fn raw<F: Future<Output = ()> + Send + 'static>(
     behaviour: impl Fn(TcpStream) -> F + Send + 'static,
 ) -> std::net::SocketAddr {
@@ -37,7 +37,7 @@ async fn raw<F: Future<Output = ()> + Send + 'static>(
     address
 }
 
-/// Takes in the head of a request, and whatever of the body came with it.
+/// Reads the head of a request, and any part of the body that arrives with it.
 async fn take(socket: &mut TcpStream) {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -73,7 +73,7 @@ async fn floods(mut socket: TcpStream, status: &'static str) {
     }
 }
 
-/// A receiver whose certificate nobody vouches for.
+/// A receiver whose certificate no trusted authority has signed.
 async fn untrusted() -> std::net::SocketAddr {
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
@@ -102,12 +102,12 @@ async fn redirects(place: String) -> std::net::SocketAddr {
     .await
 }
 
-/// An address at which nobody listens.
+/// An address without a listener.
 async fn deserted() -> std::net::SocketAddr {
     TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
 }
 
-/// A receiver that does what it should; counts.
+/// A well-behaved receiver that counts requests.
 async fn well_behaved() -> (String, watch::Receiver<usize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -132,7 +132,7 @@ async fn publish(server: &Server) {
     }
 }
 
-/// The jobs of a subscription once all of them stand so, each as it is shown alone.
+/// The jobs of a subscription once all of them have this status, each as its own resource shows it.
 async fn jobs(server: &Server, code: &str, status: &str) -> Vec<Value> {
     let listed = loop {
         let path = format!("/v1/dispatch-jobs?subscription={code}&status={status}");
@@ -154,7 +154,7 @@ async fn jobs(server: &Server, code: &str, status: &str) -> Vec<Value> {
     shown
 }
 
-/// Checks that the only attempt of each job says this.
+/// Checks that the only attempt of each job has this error class and status.
 async fn expect_attempts(server: &Server, code: &str, class: &str, status: Option<u16>) -> Vec<Value> {
     let jobs = jobs(server, code, "ERROR").await;
     for job in &jobs {
@@ -169,7 +169,7 @@ async fn expect_attempts(server: &Server, code: &str, class: &str, status: Optio
     jobs
 }
 
-/// The most memory a process ever had, in bytes, and what it has.
+/// The peak and the current memory of a process, in bytes.
 fn memory(pid: u32) -> (u64, u64) {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let bytes = |name: &str| {
@@ -179,7 +179,7 @@ fn memory(pid: u32) -> (u64, u64) {
     (bytes("VmHWM"), bytes("VmRSS"))
 }
 
-/// Where nothing may call, and how often something did.
+/// An address that must receive no call, and the number of calls it received.
 async fn spy() -> (std::net::SocketAddr, Arc<AtomicUsize>) {
     let spied = Arc::new(AtomicUsize::new(0));
     let counting = Arc::clone(&spied);
@@ -237,7 +237,7 @@ async fn hostile_receivers_are_contained_each_with_its_record_and_others_get_eve
     expect_attempts(&server, "deserted", "connect", None).await;
     assert_eq!(spied.load(Ordering::SeqCst), 0, "a redirect was followed");
     let (peak, _) = memory(server.pid());
-    assert!(peak < before + GROWTH_MAX, "{before} bytes grew to {peak}");
+    assert!(peak < before + GROWTH_MAX, "the memory grew from {before} to {peak} bytes");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -256,7 +256,7 @@ async fn targets_inside_are_refused_when_they_are_named_and_when_a_name_leads_th
         );
     }
     drop(server);
-    // What was allowed once and is not any more is refused when it would be delivered.
+    // A target that was allowed at registration, and is not allowed any more, is refused at delivery.
     let server = Server::start_with(&[("EVENT_BROKER__DISPATCH__ALLOW_PRIVATE_TARGETS", "true")], &[]);
     server.register(CREATED).await;
     let targets = [("named", "localhost"), ("address", "127.0.0.1"), ("metadata", "169.254.169.254")];
@@ -299,5 +299,5 @@ async fn a_broker_that_is_asked_to_stop_waits_for_what_is_under_way_and_sends_no
     assert!(status.success());
     let server = Server::start_again_with(folder, &variables);
     jobs(&server, "slow", "COMPLETED").await;
-    assert_eq!(*counted.borrow(), EVENTS, "what was answered was sent again");
+    assert_eq!(*counted.borrow(), EVENTS, "an acknowledged delivery was sent again");
 }

@@ -1,16 +1,16 @@
-//! Brokers killed at random while they deliver to a receiver that fails one call in five.
+//! Brokers killed at random times while they deliver to a receiver that fails one call in five.
 //!
-//! What is checked, of a subscription of each mode over the same events:
-//! - One minute after the last restart at most, every job is COMPLETED: nothing is lost, nothing is stuck.
-//! - BLOCK_ON_ERROR: the first time the receiver did the work of each job of a group was in the order of the events.
-//! - The receiver did the work of a job again only where it had not answered the time before, or where it had answered
-//!   within [`UNWRITTEN`] before a broker was killed, or at most [`IN_A_SOCKET`] after that, when the request of the dead
-//!   was still there to be read: then nobody was left who knew of the answer.
-//! - Whenever a job was sent again its fencing token was not lower than the time before. It is the same if the receiver hung up on
+//! The checks, for a subscription of each mode over the same events:
+//! - At most one minute after the last restart, every job is COMPLETED: no job is lost or stuck.
+//! - BLOCK_ON_ERROR: the receiver did the work of the jobs of each group for the first time in the order of the events.
+//! - The receiver did the work of a job again only if it had not sent a response the time before, or if it had sent one
+//!   within [`UNWRITTEN`] before a broker was killed, or at most [`IN_A_SOCKET`] after that, when it read a request
+//!   that the killed broker had left in the socket: in these cases no broker knew of the response.
+//! - Whenever a job was sent again, its fencing token was not lower than before. It is equal if the receiver hung up on
 //!   a kept connection: then the request is repeated within the same attempt.
 //!
-//! `DISPATCH_JOBS` says how many jobs there are (20,000 is the full size; there is a group for every forty), and
-//! `DISPATCH_KILLS` how often a broker is killed.
+//! `DISPATCH_JOBS` sets the number of jobs (20,000 is the full size; there is one group for every forty), and
+//! `DISPATCH_KILLS` the number of kills.
 
 use super::receiver::{FlakyReceiver, JobName, TakenCall};
 use crate::http::{CREATED, Server, TOPIC, answer, client, event};
@@ -27,11 +27,11 @@ use uuid::Uuid;
 const MODES: [&str; 3] = ["IMMEDIATE", "NEXT_ON_ERROR", "BLOCK_ON_ERROR"];
 const JOBS_PER_GROUP: usize = 40;
 const BATCH: usize = 100;
-/// How long an answer may take to reach the log.
+/// The longest time from a response to its record in the log.
 const UNWRITTEN: Duration = Duration::from_secs(2);
-/// How long a request may lie in a socket before the receiver, on a busy machine, gets to read it.
+/// The longest time that a request may wait in a socket before the receiver, on a busy machine, reads it.
 const IN_A_SOCKET: Duration = Duration::from_secs(1);
-/// How long everything may take when nobody is killed any more.
+/// The longest time until all work is finished after the last kill.
 const SETTLED_WITHIN: Duration = Duration::from_secs(60);
 const VARIABLES: [(&str, &str); 3] = [
     ("EVENT_BROKER__DISPATCH__ALLOW_PRIVATE_TARGETS", "true"),
@@ -43,10 +43,10 @@ fn from_environment(name: &str, default: usize) -> usize {
     std::env::var(name).ok().map_or(default, |text| text.parse().unwrap())
 }
 
-/// Where the brokers are just now.
+/// The current URLs of the brokers.
 type BrokerUrls = Arc<RwLock<Vec<String>>>;
 
-/// The brokers of one log, and how they are started again.
+/// The brokers of one log, and how to restart them.
 struct BrokerProcesses {
     database: Option<String>,
     servers: Vec<Option<Server>>,
@@ -84,7 +84,7 @@ impl BrokerProcesses {
     }
 }
 
-/// A client that asks until it is answered.
+/// A client that retries until it receives a response.
 struct RetryingClient {
     http: Client,
     addresses: BrokerUrls,
@@ -125,7 +125,7 @@ async fn prepare(server: &Server, receiver: &FlakyReceiver) {
     }
 }
 
-/// Publishes all there is in order, over every kill.
+/// Publishes all events in order, through every kill.
 async fn publish(addresses: BrokerUrls, events: usize, groups: usize) {
     let mut asker = RetryingClient { http: client(), addresses, turn: 0 };
     for first in (0..events).step_by(BATCH) {
@@ -140,7 +140,7 @@ async fn publish(addresses: BrokerUrls, events: usize, groups: usize) {
     }
 }
 
-/// Every job of a subscription by its status.
+/// The jobs of a subscription, counted by status.
 async fn statuses(url: &str, mode: &str) -> BTreeMap<String, usize> {
     let http = client();
     let mut found = BTreeMap::new();
@@ -159,7 +159,7 @@ async fn statuses(url: &str, mode: &str) -> BTreeMap<String, usize> {
     }
 }
 
-/// Whether everything that a subscription was sent is written down.
+/// Whether the results of all jobs of a subscription are recorded.
 async fn is_settled(url: &str, mode: &str, events: usize) -> bool {
     let (status, shown) = answer(client().get(format!("{url}/v1/subscriptions/{mode}"))).await;
     status == 200 && shown["settledThrough"] == json!(events) && shown["openJobs"] == 0
@@ -179,7 +179,7 @@ async fn run(mut brokers: BrokerProcesses, jobs: usize, kills: usize) {
         usize::try_from(u64::from_le_bytes(bytes) % sides as u64).unwrap()
     };
     for kill in 1..=kills {
-        // At any moment of each stretch of the work, and the last one long before its end.
+        // At a random moment of each stretch of the work; the last kill comes long before the end.
         let stretch = jobs * 9 / 10 / kills;
         let moment = receiver.took(stretch * (kill - 1) + 1 + roll(stretch));
         tokio::time::timeout(SETTLED_WITHIN, moment).await.expect("the brokers are stuck");
@@ -232,7 +232,7 @@ fn check(receiver: &FlakyReceiver, kills: &[Instant], events: usize, groups: usi
     }
 }
 
-/// Refuses work that was done again for no reason; whether a kill was the reason.
+/// Fails if work was done again without a valid reason; returns whether a kill was the reason.
 fn may_come_again(job: &JobName, before: TakenCall, after: TakenCall, kills: &[Instant]) -> bool {
     if !before.is_answered {
         return false;
@@ -246,7 +246,7 @@ fn may_come_again(job: &JobName, before: TakenCall, after: TakenCall, kills: &[I
     let is_excused = kills.iter().find(is_around).is_some();
     assert!(
         is_excused,
-        "{job:?} was answered {nearest:?} after a kill, and came again {:?} later",
+        "{job:?} was answered {nearest:?} after a kill, and was sent again {:?} later",
         after.at - before.at
     );
     true

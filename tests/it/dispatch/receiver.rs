@@ -1,8 +1,8 @@
-//! A receiver that fails one call in five, the same ones every time, and remembers everything it took.
+//! A receiver that fails one call in five, the same ones in every run, and records every call whose work it did.
 //!
-//! - What happens to the n-th call of a job follows from the job and n alone: an error, a hang-up before anything was
-//!   done, an answer that is lost after everything was done, or an answer.
-//! - It speaks as much HTTP as it takes to do that, since no HTTP server lets its handler hang up.
+//! - The outcome of the n-th call of a job depends only on the job and n: an error, a hang-up before any work was done,
+//!   a response that is lost after the work was done, or a response.
+//! - It implements the part of HTTP that this needs, because no HTTP server lets a handler close the connection.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
@@ -15,7 +15,7 @@ use tokio::sync::watch;
 /// A job as the receiver knows it: the subscription's code and the event's sequence.
 pub(super) type JobName = (String, u64);
 
-/// What became of one call.
+/// The outcome of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CallFate {
     Answered,
@@ -24,24 +24,24 @@ enum CallFate {
     Lost,
 }
 
-/// One call that was taken: the work was done.
+/// One call whose work was done.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TakenCall {
     pub(super) at: Instant,
-    /// Whether the answer was sent.
+    /// Whether the response was sent.
     pub(super) is_answered: bool,
 }
 
-/// Everything that came in.
+/// Everything that the receiver has recorded.
 #[derive(Default)]
 pub(super) struct CallBook {
     calls: HashMap<JobName, u64>,
     pub(super) failed: u64,
     pub(super) lost: u64,
     pub(super) taken: HashMap<JobName, Vec<TakenCall>>,
-    /// Jobs of each group in the order they were first taken, by subscription.
+    /// Jobs of each group in the order of their first completion, by subscription.
     pub(super) firsts: BTreeMap<(String, String), Vec<u64>>,
-    /// Tokens of each job, in the order they came.
+    /// Tokens of each job, in the order of arrival.
     pub(super) tokens: HashMap<JobName, Vec<u64>>,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct CallBook {
 pub(super) struct FlakyReceiver {
     pub(super) url: String,
     pub(super) book: Arc<Mutex<CallBook>>,
-    /// How many jobs were taken at least once.
+    /// The number of jobs whose work was done at least once.
     pub(super) count: Arc<watch::Sender<usize>>,
     seed: u64,
 }
@@ -75,7 +75,7 @@ impl FlakyReceiver {
         receiver
     }
 
-    /// Waits until so many jobs were taken.
+    /// Waits until the work of this many jobs was done.
     pub(super) async fn took(&self, count: usize) {
         self.count.subscribe().wait_for(|there| *there >= count).await.unwrap();
     }
@@ -130,7 +130,7 @@ fn fate(seed: u64, call: &DeliveryCall, number: u64) -> CallFate {
     }
 }
 
-/// Reads one request; nothing where the other end went away.
+/// Reads one request; `None` if the peer closed the connection.
 async fn take_call(socket: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<DeliveryCall> {
     let head_end = loop {
         if let Some(at) = buffer.windows(4).position(|end| end == b"\r\n\r\n") {

@@ -1,4 +1,5 @@
-//! Number 8: the registry is away for a while. On PostgreSQL the database is stopped, on files the broker is killed.
+//! The claims registry is unavailable for a while: on PostgreSQL the database is stopped, on files the broker is
+//! killed.
 
 use super::once;
 use super::processes::{BrokerProcess, Engine, RunningProgram, bank, until};
@@ -10,18 +11,18 @@ use std::collections::HashSet;
 
 const EVENTS: u64 = 120;
 
-/// Which pause this line tells of; 0 where it tells of none.
+/// The number of the pause that this line reports; 0 if it reports none.
 fn pause(line: &str) -> u32 {
     line.strip_prefix("paused ").map_or(0, |number| number.parse().unwrap())
 }
 
-/// Watches a worker through an outage: it says that it pauses, and nothing happens until it is over.
+/// Watches a worker during an outage: it reports that it pauses, and no effect happens until the outage ends.
 async fn pauses(worker: &mut RunningProgram, stage: &BrokerProcess) -> usize {
     worker.has_said(|line| pause(line) >= 1).await;
     let before = stage.effects("billing").len();
-    assert!(before < usize::try_from(EVENTS).unwrap(), "it was done before the outage");
+    assert!(before < usize::try_from(EVENTS).unwrap(), "the worker was finished before the outage");
     worker.has_said(|line| pause(line) >= 4).await;
-    assert_eq!(stage.effects("billing").len(), before, "an effect while the registry was away");
+    assert_eq!(stage.effects("billing").len(), before, "an effect happened during the outage");
     before
 }
 
@@ -31,7 +32,7 @@ pub(super) async fn while_the_registry_is_away_the_worker_pauses_and_no_effect_h
     let mut stage = BrokerProcess::at(database.as_ref().map(Database::create_database)).await;
     stage.put_handler("billing").await;
     let published: HashSet<_> = stage.publish_several(EVENTS).await.into_iter().collect();
-    // One event at a time: while it pauses, no work is under way.
+    // One event at a time: while the worker pauses, no work is in flight.
     let mut worker = stage.worker("billing", &[("WORKER_PARALLEL", "1")]);
     for how in [ShutdownMode::Fast, ShutdownMode::Immediate] {
         let so_far = stage.effects("billing").len();
@@ -40,7 +41,7 @@ pub(super) async fn while_the_registry_is_away_the_worker_pauses_and_no_effect_h
             Some(database) => {
                 tokio::task::block_in_place(|| database.stop(how));
                 pauses(&mut worker, &stage).await;
-                // The broker says so to everybody.
+                // The broker reports the outage to every client.
                 let wanted = json!({"handler": "other", "topic": bank(), "sequence": 1});
                 let broker = stage.broker.as_ref().unwrap();
                 let answer = broker.post("/v1/claims", &wanted).await;
@@ -59,8 +60,8 @@ pub(super) async fn while_the_registry_is_away_the_worker_pauses_and_no_effect_h
     worker.stop();
     let effects = stage.effects("billing");
     assert_eq!(once(&effects), published);
-    // Every effect had a claim of its own, those of an account one after another. One whose answer was lost with the broker
-    // is found again later, when others have gone before it.
+    // Every effect had its own claim; the claims of one account followed each other. A claim whose response was lost
+    // with the broker is found again later, after other events were processed.
     for account in effects.iter().map(|effect| &effect.subject).collect::<HashSet<_>>() {
         let tokens: Vec<_> = effects.iter().filter(|it| it.subject == *account).map(|it| it.token).collect();
         assert!(tokens.is_sorted_by(|one, other| one < other), "{account}: {effects:?}");

@@ -1,4 +1,4 @@
-//! A broker process on one of the engines, with worker processes around it. Effects are counted in a file of theirs.
+//! A broker process on one of the engines, with worker processes. The workers record their effects in a file.
 
 use crate::http::{Server, TENANT};
 use contract::api::*;
@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 pub(super) const MOVED: &str = "gts.hyperspot.core.events.type.v1~vendor.bank.money_moved.v1";
-/// Whatever takes longer will not come.
+/// The time limit for every wait.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The topic of the examples.
@@ -30,7 +30,7 @@ pub(super) enum Engine {
     Postgres,
 }
 
-/// A broker process, and where its log is.
+/// A broker process, and the location of its log.
 pub(super) struct BrokerProcess {
     pub(super) broker: Option<Server>,
     pub(super) client: Client,
@@ -45,7 +45,7 @@ impl BrokerProcess {
         Self::at(database).await
     }
 
-    /// On this database, or on files.
+    /// Starts a broker on this database, or on files.
     pub(super) async fn at(database: Option<String>) -> Self {
         let broker = start(TempDir::new().unwrap(), "127.0.0.1:0", database.as_deref());
         let (client, url) = (Client::new(&broker.url).unwrap(), broker.url.clone());
@@ -56,7 +56,7 @@ impl BrokerProcess {
         Self { broker: Some(broker), client, url, database, folder: TempDir::new().unwrap() }
     }
 
-    /// How a handler's work is tried, fast enough for a test.
+    /// A handler's retry policy, fast enough for a test.
     pub(super) async fn put_handler(&self, name: &str) {
         let span = |text: &str| Some(text.parse().unwrap());
         let handler = NewHandler { lease: span("PT1S"), backoff: span("PT0.2S"), ..NewHandler::default() };
@@ -67,7 +67,7 @@ impl BrokerProcess {
         self.client.publish(event, None).await.unwrap().event.id
     }
 
-    /// Publishes so many events, of three accounts in turn.
+    /// Publishes this many events, of three accounts in turn.
     pub(super) async fn publish_several(&self, count: u64) -> Vec<Uuid> {
         let mut ids = Vec::new();
         for n in 1..=count {
@@ -76,23 +76,23 @@ impl BrokerProcess {
         ids
     }
 
-    /// Kills the broker without a word; answers its folder.
+    /// Kills the broker without a shutdown; returns its folder.
     pub(super) fn kill_broker(&mut self) -> TempDir {
         self.broker.take().unwrap().kill()
     }
 
-    /// Starts the broker where it was.
+    /// Restarts the broker at the same address.
     pub(super) fn restart_broker(&mut self, folder: TempDir) {
         let listen = self.url.trim_start_matches("http://");
         self.broker = Some(start(folder, listen, self.database.as_deref()));
     }
 
-    /// Where a handler's effects are counted.
+    /// The file in which a handler's effects are recorded.
     pub(super) fn effects_of(&self, handler: &str) -> PathBuf {
         self.folder.path().join(handler)
     }
 
-    /// The effects a handler has had so far, in their order.
+    /// The effects of a handler so far, in order.
     pub(super) fn effects(&self, handler: &str) -> Vec<WorkerEffect> {
         let text = std::fs::read_to_string(self.effects_of(handler)).unwrap_or_default();
         text.lines().map(WorkerEffect::parse).collect()
@@ -103,7 +103,7 @@ impl BrokerProcess {
         self.worker_at(&self.url, handler, &[], variables)
     }
 
-    /// A worker process that is handed events by their ids, by way of this broker.
+    /// A worker process that receives events by their ids on standard input, and uses this broker.
     pub(super) fn delivered_to(&self, url: &str, handler: &str, variables: &[(&str, &str)]) -> RunningProgram {
         self.worker_at(url, handler, &["-"], variables)
     }
@@ -121,7 +121,7 @@ impl BrokerProcess {
         RunningProgram::start(command)
     }
 
-    /// Waits until a handler has come to the topic's end.
+    /// Waits until a handler has reached the topic's tail.
     pub(super) async fn caught_up(&self, handler: &str, tail: u64) {
         until(&format!("{handler} has come to {tail}"), async || {
             let group = self.client.consumer_group(handler).await.ok()?;
@@ -146,7 +146,7 @@ pub(super) fn moved(account: &str, amount: u64) -> NewEvent {
     event
 }
 
-/// Asks again and again until there is an answer.
+/// Repeats `ask` until it returns a value.
 pub(super) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let asking = async {
         let mut beat = tokio::time::interval(Duration::from_millis(20));
@@ -157,10 +157,10 @@ pub(super) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>
             beat.tick().await;
         }
     };
-    tokio::time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("waited in vain: {what}"))
+    tokio::time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("timed out: {what}"))
 }
 
-/// One effect, as the worker wrote it down.
+/// One effect, as the worker recorded it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WorkerEffect {
     pub(super) id: Uuid,
@@ -184,7 +184,7 @@ impl WorkerEffect {
     }
 }
 
-/// An example as it was built with these tests.
+/// An example program that was built with these tests.
 fn example(name: &str) -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     let program = tests.ancestors().nth(2).map(|target: &Path| target.join("examples").join(name)).unwrap();
@@ -208,13 +208,13 @@ impl RunningProgram {
         Self { stdin: child.stdin.take(), child, lines }
     }
 
-    /// The next line it says.
+    /// The next line that the program prints.
     pub(super) async fn says(&mut self) -> String {
-        let line = tokio::time::timeout(PATIENCE, self.lines.recv()).await.expect("it says nothing");
-        line.expect("it ended before it said more")
+        let line = tokio::time::timeout(PATIENCE, self.lines.recv()).await.expect("the program prints nothing");
+        line.expect("the program ended before it printed another line")
     }
 
-    /// Waits for a line like this.
+    /// Waits for a line that matches.
     pub(super) async fn has_said(&mut self, wanted: impl Fn(&str) -> bool) -> String {
         loop {
             let line = self.says().await;
@@ -224,23 +224,23 @@ impl RunningProgram {
         }
     }
 
-    /// Hands it a line.
+    /// Writes a line to the program's standard input.
     pub(super) fn tell(&mut self, line: &str) {
         writeln!(self.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 
-    /// Waits until it is killed by its own hand.
+    /// Waits until the program kills itself.
     pub(super) async fn dies(mut self) {
         self.stdin = None;
         let status = tokio::task::block_in_place(|| self.child.wait().unwrap());
-        assert_eq!(status.signal(), Some(9), "it was to be killed and ended with {status}");
+        assert_eq!(status.signal(), Some(9), "it should have been killed, but ended with {status}");
     }
 
-    /// Asks it to stop, and waits until it has.
+    /// Sends SIGTERM, and waits until the program has ended.
     pub(super) fn stop(mut self) {
         assert!(Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap().success());
         let status = tokio::task::block_in_place(|| self.child.wait().unwrap());
-        assert!(status.success(), "asked to stop, it ended with {status}");
+        assert!(status.success(), "after SIGTERM it ended with {status}");
     }
 }
 

@@ -1,4 +1,5 @@
-//! Deleting a topic that lives in another log: what a crash between the two logs leaves is decided as it was asked for.
+//! Deleting a topic that has its own log: after a crash between the two logs, the deletion is decided as it was
+//! requested.
 
 use super::*;
 use contract::NewProjection;
@@ -13,7 +14,7 @@ async fn projected(broker: &Broker) {
     broker.put_projection("table", NewProjection::of_topic(topic_id(NAME))).await.unwrap();
 }
 
-/// A topic in a log of its own with two events, which a projection reads if it `is_used`.
+/// A topic in its own log with two events; a projection reads it if it `is_used`.
 async fn filled(folder: &Path, is_used: bool) {
     let broker = opened(folder).await;
     register(&broker, topic(NAME, r#"{"location":"side"}"#)).await.unwrap();
@@ -26,7 +27,8 @@ async fn filled(folder: &Path, is_used: bool) {
     broker.close().await;
 }
 
-/// What a broker leaves behind that dies after the default log says that a topic is being deleted, and before the topic's
+/// The state left by a broker that crashes after the default log has recorded the start of a deletion, and before the
+/// topic's
 /// own log has decided.
 async fn marked_only(folder: &Path, forced: bool) {
     let log = Arc::new(FileLog::open_folder(folder, FileLogOptions::default()).unwrap());
@@ -84,7 +86,7 @@ async fn a_refused_deletion_writes_nothing() {
     };
     let broker = opened(folder.path()).await;
     assert_eq!(broker.delete_topic(&topic_id(NAME), false).await.unwrap_err().kind(), Kind::InvalidState);
-    assert_eq!(written(), 0, "the topic was marked before its users were looked for");
+    assert_eq!(written(), 0, "the topic was marked before the check for its users");
     broker.delete_topic(&topic_id(NAME), true).await.unwrap();
     assert_eq!(written(), 1);
     broker.close().await;
@@ -106,7 +108,7 @@ async fn a_deletion_in_a_log_that_failed_changes_nothing() {
         if publish(&broker, NAME, id).await.is_err() {
             break;
         }
-        assert!(std::time::Instant::now() < deadline, "the log does not fail");
+        assert!(std::time::Instant::now() < deadline, "the log must fail");
     }
     assert_eq!(broker.delete_topic(&topic_id(NAME), true).await.unwrap_err().kind(), Kind::Unavailable);
     broker.close().await;
