@@ -1,9 +1,9 @@
 // Web pages attack a broker on loopback, in a real Chromium. Usage: node attack.cjs BROKER CHROMIUM
 //
-// - An attack says which request it makes the browser send; the broker's access log proves that it arrived, and how it was
-//   answered. What may be answered because the page cannot read it says so (`readable`). Where the request is a preflight,
-//   the one that it asks for (`stopped`) must not follow.
-// - After every attack the broker must hold what it held before, and the page must have read nothing.
+// - An attack names the request that it makes the browser send; the broker's access log proves that the request
+//   arrived, and shows its status. A request that may succeed because the page cannot read the response is marked
+//   `readable`. If the request is a preflight, the request that it is for (`stopped`) must not follow.
+// - After every attack the broker's stored data must be unchanged, and the page must have read nothing.
 'use strict';
 
 const assert = require('node:assert');
@@ -113,7 +113,7 @@ const ATTACKS = [
     },
 ];
 
-/** What a page does that may: writes, reads, follows. */
+/** The requests of a page of an allowed origin: it writes, reads and follows a stream. */
 const USE = async ({ url, event, topic }) => {
     const headers = { 'content-type': 'application/json', 'idempotency-key': topic };
     const made = await fetch(`${url}/v1/topics`, { method: 'POST', headers, body: JSON.stringify({ id: topic, streaming: true }) });
@@ -127,7 +127,7 @@ const USE = async ({ url, event, topic }) => {
     return { made: made.status, trace: made.headers.get('x-trace-id'), stored: stored.status, read, followed };
 };
 
-/** An empty page on a port of its own. */
+/** An empty page on its own port. */
 async function site() {
     const server = http.createServer((_, answer) => answer.setHeader('content-type', 'text/html').end('<title>page</title>'));
     await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -139,14 +139,14 @@ async function attack(page, broker, attack) {
     const given = { url: broker.url, consumer: broker.consumer, event: JSON.stringify(broker.event('evil')), enctype: attack.enctype };
     const read = await page.evaluate(attack.run, given).catch(() => '');
     const { status } = await broker.request(mark, attack.method, attack.path);
-    if (!attack.readable && !attack.stopped) assert.ok(status >= 400, `${attack.name}: answered ${status}`);
+    if (!attack.readable && !attack.stopped) assert.ok(status >= 400, `${attack.name}: responded ${status}`);
     assert.strictEqual(read, '', `${attack.name}: the page read ${read}`);
     const sent = broker.requests.slice(mark).some((it) => it.method === attack.stopped);
     assert.ok(!sent, `${attack.name}: ${attack.stopped} was sent`);
     assert.strictEqual(await broker.snapshot(), before, `${attack.name}: something changed`);
 }
 
-/** A page whose name was made to lead to the broker is of the same origin as it, and must still read and write nothing. */
+/** A page whose DNS name was rebound to the broker has the broker's origin, and must still read and write nothing. */
 async function rebind(context, broker) {
     const before = await broker.snapshot();
     const page = await context.newPage();
@@ -203,8 +203,8 @@ async function run(binary, executablePath) {
         fs.rmSync(profile, { recursive: true, force: true });
     }
     failures.forEach((failure) => console.error(failure));
-    assert.strictEqual(failures.length, 0, `${failures.length} attacks or uses did not end as they should`);
-    console.log(`${count} attacks and a rebound name failed; an allowed origin and the broker's own page work`);
+    assert.strictEqual(failures.length, 0, `${failures.length} attacks or permitted requests did not have the expected result`);
+    console.log(`${count} attacks and a rebound name were refused; an allowed origin and the broker's own page work`);
 }
 
 run(process.argv[2], process.argv[3]).catch((error) => {

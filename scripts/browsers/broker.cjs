@@ -1,4 +1,4 @@
-// The broker under attack: its process, its access log, and what it holds.
+// The broker under attack: its process, its access log, and its stored data.
 'use strict';
 
 const { spawn } = require('node:child_process');
@@ -18,7 +18,7 @@ class Broker {
         const env = {
             ...process.env,
             EVENT_BROKER__SERVER__CORS__ALLOWED_ORIGINS: JSON.stringify(origins),
-            // Deliveries of its own would change what it holds.
+            // The broker's own deliveries would change its stored data.
             EVENT_BROKER__DISPATCH__ENABLED: 'false',
             EVENT_BROKER__LOGGING__FORMAT: 'json',
             EVENT_BROKER__LOGGING__LEVEL: 'warn,event_broker::access=debug',
@@ -36,7 +36,7 @@ class Broker {
         return broker;
     }
 
-    /** What there is to steal, to change and to take. */
+    /** Creates the data that an attack could read, change or claim. */
     async prepare() {
         await this.call('POST', '/v1/topics', { id: 'shop.orders', streaming: true });
         await this.call('POST', '/v1/event-types', { id: 'order.created', topic: 'shop.orders' });
@@ -53,7 +53,7 @@ class Broker {
         return { type: 'order.created', source: 'test', subject, tenant, data: { secret: 'the secret' } };
     }
 
-    /** Calls it as a program does. */
+    /** Calls the broker as a program that is not a browser. */
     async call(method, target, body) {
         const headers = body ? { 'content-type': 'application/json' } : {};
         const answer = await fetch(this.url + target, { method, headers, body: body && JSON.stringify(body) });
@@ -78,7 +78,7 @@ class Broker {
         this.waiting.splice(0).forEach((wake) => wake());
     }
 
-    /** The next request of this method and path that is not older than `mark`, or an error after a while. */
+    /** The next request with this method and path at index `mark` or later; an error after 20 seconds. */
     async request(mark, method, target) {
         const end = Date.now() + 20_000;
         for (;;) {

@@ -1,4 +1,4 @@
-"""The CloudEvents project's own SDK talks to a running broker: what it sends is taken, what comes back it can read."""
+"""The CloudEvents project's SDK calls a running broker: the broker accepts its events, and the SDK can read the responses."""
 
 import json
 import sys
@@ -32,7 +32,7 @@ def same(sent, got):
     assert got.get_data() == sent.get_data(), (got.get_data(), sent.get_data())
     for name, value in sent.get_attributes().items():
         there = got.get_attributes().get(name)
-        if name == "time":  # The broker keeps milliseconds.
+        if name == "time":  # The broker stores milliseconds.
             assert abs((there - value).total_seconds()) < 0.001, (there, value)
             continue
         assert there == value, (name, there, value)
@@ -62,7 +62,7 @@ def main(base):
     for sent, text in zip(sent, out[2:]):
         message = HTTPMessage(headers={"content-type": "application/cloudevents+json"}, body=text)
         same(sent, from_http_event(message))
-    print("the CloudEvents SDK reads what it sent: structured, binary and batched")
+    print("the CloudEvents SDK reads the events it sent: structured, binary and batched")
 
 
 main(sys.argv[1])

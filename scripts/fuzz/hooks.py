@@ -1,4 +1,4 @@
-"""What schemathesis does not know by itself: how lines are written, and that nobody here has time to wait."""
+"""Hooks for schemathesis: they serialise line-delimited bodies, and replace time-outs so that no request waits."""
 
 import itertools
 import json
@@ -9,10 +9,11 @@ import schemathesis
 WAITS = {str(seconds) for seconds in range(1, 31)}
 KEY, EXAMPLE = "Idempotency-Key", "9b2c61f0-signup-7f3a"
 NUMBERS = itertools.count()
-# What a header field that nobody knows is called. HTTP has it passed over (RFC 9110 5.1), so it makes no request invalid.
+# The name of an unknown header field. A server ignores unknown fields (RFC 9110 5.1), so it makes no request invalid.
 UNKNOWN_HEADER = "x-schemathesis-unknown-property"
-# An identifier that is no GTS id is a code of at most 200 bytes. A pattern that says so has to look ahead, which not every
-# reader of the document can do; so it does not, and longer codes are not sent. contract/src/identifier/code_tests.rs has them.
+# An identifier that is not a GTS id is a code of at most 200 bytes. A pattern for that needs a look-ahead, which not
+# every reader of the document supports; so the document has none, and longer codes are not sent.
+# contract/src/identifier/code_tests.rs tests them.
 LONG_CODE = re.compile(r"(?!gts\.)[A-Za-z0-9_.:*-]{201,}", re.IGNORECASE)
 
 
@@ -30,7 +31,7 @@ def texts(value):
 
 @schemathesis.hook
 def filter_case(ctx, case):
-    """Leaves out what the document cannot say and the project has decided."""
+    """Skips cases that the document cannot describe and that the project has decided."""
     if case.headers and any(name.lower() == UNKNOWN_HEADER for name in case.headers):
         return False
     places = [dict(case.path_parameters or {}), dict(case.query or {}), case.body]
@@ -47,9 +48,9 @@ def lines(ctx, value):
 
 @schemathesis.hook
 def before_call(ctx, case, kwargs):
-    """A time-out that is as it should be becomes none: what is tested is the answer, not the wait.
+    """Replaces a valid time-out by 0: the response is tested, not the wait.
 
-    And the key of the examples becomes a new one: under one and the same, everything after the first is a reuse.
+    Replaces the key of the examples by a new one: under the same key, every request after the first is a reuse.
     """
     if case.headers and case.headers.get(KEY) == EXAMPLE:
         case.headers[KEY] = f"{EXAMPLE}-{next(NUMBERS)}"

@@ -1,5 +1,5 @@
-// Reads deliveries with the Standard Webhooks and CloudEvents packages and with Node's own ed25519: what is ours
-// verifies, what was altered does not.
+// Reads deliveries with the Standard Webhooks and CloudEvents packages and with Node's own ed25519: the broker's
+// deliveries must verify, altered ones must not.
 
 const assert = require("node:assert/strict");
 const crypto = require("node:crypto");
@@ -54,7 +54,7 @@ function main(folder) {
       checkCloudEvent(delivery, body);
     }
   }
-  console.log("Node verifies our signatures, ed25519 among them, and reads our CloudEvents");
+  console.log("Node verifies the signatures, including ed25519, and reads the CloudEvents");
 }
 
 main(process.argv[2]);

@@ -1,4 +1,4 @@
-"""Reads deliveries with the Standard Webhooks and CloudEvents packages: what is ours verifies, what was altered does not."""
+"""Reads deliveries with the Standard Webhooks and CloudEvents packages: they must verify, altered ones must not."""
 
 import base64
 import json
@@ -16,7 +16,7 @@ def refused(secret, body, headers):
         Webhook(secret).verify(body, headers)
     except WebhookVerificationError:
         return
-    raise AssertionError("what was altered still verifies")
+    raise AssertionError("an altered delivery still verifies")
 
 
 def check_signature(delivery, body):
@@ -52,7 +52,7 @@ def main(folder):
         check_signature(delivery, body)
         if file.stem.startswith("cloudevents"):
             check_cloud_event(delivery, body)
-    print("Python verifies our signatures and reads our CloudEvents")
+    print("Python verifies the signatures and reads the CloudEvents")
 
 
 main(sys.argv[1])

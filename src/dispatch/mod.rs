@@ -40,25 +40,25 @@ mod lane_filter;
 mod lease;
 mod log_lines;
 mod message_groups;
-mod pausing;
+mod dispatch_pause;
 mod picks;
 mod planner;
 mod pool_queue;
 mod pools;
 mod read_ahead;
 mod reconcile;
-mod report;
+mod job_results;
 mod retry;
 mod send;
-mod test_delivery;
+mod delivery_test;
 mod waiting_jobs;
 pub(crate) mod worker;
 
 pub(crate) use actions::JobAction;
 pub(crate) use jobs::DispatchJobs;
-pub use pausing::pause_dispatch;
-pub(crate) use pausing::{pause_of, resume_dispatch};
-pub(crate) use report::attempts_of;
+pub use dispatch_pause::pause_dispatch;
+pub(crate) use dispatch_pause::{pause_of, resume_dispatch};
+pub(crate) use job_results::attempts_of;
 pub(crate) use worker::DispatchWorker;
 
 use crate::clock::Clock;
@@ -95,7 +95,7 @@ pub(crate) struct DispatchContext {
     /// Whether waits are changed at random.
     pub(crate) jitters: bool,
     pub(crate) breakers: CircuitBreakers,
-    test_deliveries: test_delivery::TestDeliveryLimiter,
+    test_deliveries: delivery_test::TestDeliveryLimiter,
     in_flight: Mutex<HashSet<JobKey>>,
     /// Lanes whose jobs cannot be served, each with a line that gives the reason.
     unserved: Mutex<BTreeMap<Uuid, String>>,
@@ -124,7 +124,7 @@ impl DispatchContext {
             lease_millis,
             jitters: true,
             breakers: CircuitBreakers::default(),
-            test_deliveries: test_delivery::TestDeliveryLimiter::default(),
+            test_deliveries: delivery_test::TestDeliveryLimiter::default(),
             in_flight: Mutex::default(),
             unserved: Mutex::default(),
             stopping: watch::Sender::new(false),

@@ -15,7 +15,7 @@ use super::lane::{AfterAttempt, LaneKey, PlannedJob, PlannerPick};
 use super::lease::{LeaseStatus, TakeLease};
 use super::log_lines::log_removed_jobs;
 use super::planner::Planner;
-use super::report::{LaneReport, RecordDeliveries};
+use super::job_results::{LaneReport, RecordDeliveries};
 use super::send::{DeliveryResult, LaneSource, PanicFallback, expire, send_event, send_task};
 use crate::clock::LogClock;
 use crate::ledger::{JobKey, Ledger, TASKS};

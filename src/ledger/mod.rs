@@ -20,7 +20,7 @@ mod view;
 mod writer;
 
 pub use decide::decision::{Decision, EventDraft};
-pub use decide::idempotency::{IdempotentRequest, ReplyPiece, ReplyRecorder, StoredReply};
+pub use decide::stored_reply::{IdempotentRequest, ReplyPiece, ReplyRecorder, StoredReply};
 pub use decide::overlay::UndoMark;
 pub(crate) use decide::until_known::{
     answer_or_repeat, changed_concurrently, decide_until_known, decide_while_unknown,
@@ -60,7 +60,7 @@ pub use writer::command::Command;
 
 use crate::clock::LogClock;
 use contract::{Error, Kind, Position, Result};
-use decide::idempotency::{RecordReply, RecordedOutcome};
+use decide::stored_reply::{RecordReply, RecordedOutcome};
 use decide::overlay::Overlay;
 use detachable_log::DetachableLog;
 use futures_util::FutureExt;

@@ -7,7 +7,7 @@
 //!   overlay is dropped.
 
 use super::growth::{check_room, disk_full};
-use super::idempotency;
+use super::stored_reply;
 use super::overlay::{Overlay, UndoMark};
 use crate::ledger::disk::row_codec::{AggregateHead, IdempotencyRow};
 use crate::ledger::facts::carried_state;
@@ -272,7 +272,7 @@ impl<'a> Decision<'a> {
                 self.note_registered(entry, header);
             }
             EntryConcern::Keys => {
-                if let Some((key, row)) = idempotency::row(&entry, header.position, header.time) {
+                if let Some((key, row)) = stored_reply::row(&entry, header.position, header.time) {
                     self.overlay.tables.decide_reply(key, row);
                 }
             }

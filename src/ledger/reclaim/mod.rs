@@ -24,7 +24,7 @@ pub(super) mod usage;
 pub(super) use memo::ReclaimMemo;
 
 use crate::ledger::decide::decision::Decision;
-use crate::ledger::decide::idempotency::StoredReply;
+use crate::ledger::decide::stored_reply::StoredReply;
 use crate::ledger::facts::carried_rows::CarriedRows;
 use crate::ledger::facts::entry::Entry;
 use crate::ledger::state::snapshot::StateSnapshot;

@@ -19,7 +19,7 @@ pub(super) mod tables;
 pub(super) mod type_tag;
 
 use crate::clock::ClockHold;
-use crate::ledger::decide::idempotency;
+use crate::ledger::decide::stored_reply;
 use crate::ledger::disk::row_codec::{AggregateHead, IdempotencyRow};
 use crate::ledger::disk::table::DiskTables;
 use crate::ledger::facts::carried_rows::CarriedRows;
@@ -316,7 +316,7 @@ impl LedgerState {
     }
 
     fn apply_key(&mut self, entry: &Entry, header: &RecordHeader) {
-        if let Some((key, row)) = idempotency::row(entry, header.position, header.time) {
+        if let Some((key, row)) = stored_reply::row(entry, header.position, header.time) {
             self.disk_tables.keys.put(key, row.encode());
         }
     }

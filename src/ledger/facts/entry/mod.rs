@@ -16,7 +16,7 @@ pub(in crate::ledger) use concern::EntryConcern;
 
 use super::carried_rows::CarriedRows;
 use super::placement::TopicPlacement;
-use crate::ledger::decide::idempotency::{self, StoredReply};
+use crate::ledger::decide::stored_reply::{self, StoredReply};
 use crate::ledger::facts::dispatch::DispatchFact;
 use crate::ledger::state::claims::ClaimKey;
 use crate::ledger::state::dead_letters::StoredDeadLetter;
@@ -198,7 +198,7 @@ pub enum Entry {
     /// The reply to a request with an idempotency key was stored. A repetition of the request receives this reply.
     AnswerKept {
         /// Fingerprint of the key and its scope.
-        #[serde(with = "idempotency::digits")]
+        #[serde(with = "stored_reply::digits")]
         key: u128,
         /// Fingerprint of the request.
         digest: u64,

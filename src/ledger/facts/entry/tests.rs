@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ledger::decide::decision::Decision;
-use crate::ledger::decide::idempotency::ReplyPiece;
+use crate::ledger::decide::stored_reply::ReplyPiece;
 use crate::ledger::decide::overlay::Overlay;
 use crate::ledger::disk::table::DiskTables;
 use crate::ledger::facts::placement::LogLocation;
