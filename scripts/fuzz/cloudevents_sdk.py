@@ -1,4 +1,4 @@
-"""The CloudEvents project's SDK calls a running broker: the broker accepts its events, and the SDK can read the responses."""
+"""The CloudEvents SDK calls a running broker: the broker accepts its events, and the SDK can read the responses."""
 
 import json
 import sys
