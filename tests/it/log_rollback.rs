@@ -44,7 +44,7 @@ impl FallibleLog {
 
     fn panic_if_told(&self, call: &'static str) {
         let is_told = self.panics.lock().unwrap().take_if(|reply| *reply == call).is_some();
-        assert!(!is_told, "told to");
+        assert!(!is_told, "the test requested this panic");
     }
 
     fn now(&self) -> Arc<MemoryLog> {
@@ -291,7 +291,7 @@ async fn write_past_and_trim(log: &Arc<FallibleLog>, ids: std::ops::RangeInclusi
     assert!(in_time(other.trim(&topic_id("default"), contract::Sequence(tail))).await.unwrap() > 0);
 }
 
-/// The broker served a lost aggregate, and answered a lost event as a duplicate, permanently.
+/// The broker served a lost aggregate, and reported a lost event as a duplicate, permanently.
 #[tokio::test]
 async fn a_checkpoint_whose_record_was_removed_from_another_history_is_dropped() {
     let (log, folder) = (FallibleLog::new(), TempDir::new().unwrap());

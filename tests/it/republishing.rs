@@ -214,7 +214,7 @@ fn a_shared_group_that_started_after_the_original_is_handed_one_copy() {
     );
 }
 
-/// The next event of an aggregate stayed `held` permanently behind a copy of a finished event.
+/// The next event of an aggregate stayed `held` permanently after a copy of a finished event.
 #[test]
 fn under_gapless_an_event_does_not_wait_for_copies_of_finished_ones() {
     with_events(

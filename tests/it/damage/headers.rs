@@ -172,7 +172,7 @@ async fn letters_of_damaged_events_are_shown_and_keep_no_others_from_being_redri
         let resolved = broker.redrive_all(order, None).await.unwrap();
         assert_eq!(resolved, BulkResolveOutcome { count: 1, skipped: 2 });
     }
-    assert_eq!(open_letters(&broker).await.len(), 2, "nobody could work on them");
+    assert_eq!(open_letters(&broker).await.len(), 2, "no worker could handle them");
     broker.discard(shown[0].id, "damaged".to_owned(), None).await.unwrap();
     let all = BulkResolveRequest { reason: Some("damaged".to_owned()), ..BulkResolveRequest::default() };
     assert_eq!(broker.discard_all(all, None).await.unwrap().count, 1);
