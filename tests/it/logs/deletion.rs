@@ -28,8 +28,7 @@ async fn filled(folder: &Path, is_used: bool) {
 }
 
 /// The state left by a broker that crashes after the default log has recorded the start of a deletion, and before the
-/// topic's
-/// own log has decided.
+/// topic's own log has decided.
 async fn marked_only(folder: &Path, forced: bool) {
     let log = Arc::new(FileLog::open_folder(folder, FileLogOptions::default()).unwrap());
     let ledger = Ledger::open(log, log_clock(), Some(folder.join("state")), 1000, 0, Arc::default()).await.unwrap();
