@@ -20,7 +20,7 @@ const FLAGS = [
     '--host-resolver-rules=MAP evil.test 127.0.0.1, MAP console.test 127.0.0.1',
 ];
 
-/** The attacks of a page of another origin. `run` is evaluated in the page; it receives the broker address and a consumer. */
+/** The attacks of a page of another origin. `run` is evaluated in the page, with the broker address and a consumer. */
 const ATTACKS = [
     {
         name: 'an ArrayBuffer without a type makes a topic', method: 'POST', path: '/v1/topics',

@@ -1,4 +1,5 @@
-//! The example that keeps a table in PostgreSQL: killed wherever it hurts, its table is that of a run never killed.
+//! The example that keeps a table in PostgreSQL: killed at any point, its table equals that of a run that was never
+//! killed.
 
 use crate::test_broker::{Deadline, TestBroker, bank, moved};
 use contract::api::*;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 const EVENTS: u64 = 12;
 
-/// A broker on which money was moved.
+/// A broker with events of money transfers.
 async fn broker() -> TestBroker {
     let broker = TestBroker::set(Vec::new()).await;
     for n in 1..=EVENTS {
@@ -49,7 +50,7 @@ impl<'a> Case<'a> {
         Running(command.envs(crash.map(|crash| ("ACCOUNTS_CRASH", crash))).spawn().unwrap())
     }
 
-    /// Runs it until the broker knows that all events are applied, then asks it to stop.
+    /// Runs it until the broker knows that all events are applied, then stops it.
     async fn complete(&self) -> Projection {
         let running = self.start(None);
         let client = self.broker.client();
@@ -60,7 +61,7 @@ impl<'a> Case<'a> {
             tokio::task::yield_now().await;
         }
         let projection = client.wait_for_projection(&self.name, Offset(EVENTS), Duration::from_secs(30)).await.unwrap();
-        assert!(running.stop().success(), "asked to stop, it did not end well");
+        assert!(running.stop().success(), "the example failed when it was stopped");
         projection
     }
 
@@ -68,7 +69,7 @@ impl<'a> Case<'a> {
     async fn die(&self, crash: &str) {
         let mut running = self.start(Some(crash));
         let status = tokio::task::spawn_blocking(move || running.0.wait().unwrap()).await.unwrap();
-        assert_eq!(status.code(), None, "{crash}: it was to die and ended with {status}");
+        assert_eq!(status.code(), None, "{crash}: expected a crash, but it ended with {status}");
     }
 
     fn table(&self) -> String {
@@ -110,7 +111,7 @@ async fn killed_anywhere_its_table_is_that_of_a_run_never_killed() {
             let crash = format!("{place}@{event}");
             let case = Case::new(&broker, server, &crash.replace('@', "-"));
             case.die(&crash).await;
-            // What is committed when it dies there, whatever the broker was told.
+            // This is committed when the example dies there, whatever the broker has received.
             let committed = if place == "before-telling" { event } else { event - 1 };
             assert_eq!(case.checkpoint(), format!("1|{committed}"), "{crash}");
             case.complete().await;
@@ -143,7 +144,7 @@ async fn a_table_that_is_rebuilt_is_the_same_even_if_it_is_killed_meanwhile() {
     case.complete().await;
     let table = case.table();
     broker.client().reset_projection("rebuilt", Offset(0)).await.unwrap();
-    // It dies while it clears: nothing is cleared, and the generation is the old one.
+    // It dies while it clears the table: nothing is cleared, and the generation is the old one.
     case.die("in-clear@0").await;
     assert_eq!((case.table(), case.checkpoint()), (table.clone(), format!("1|{EVENTS}")));
     case.die("before-commit@5").await;

@@ -40,7 +40,7 @@ impl Running {
 
     pub(crate) async fn stop(self) {
         drop(self.stop);
-        tokio::time::timeout(PATIENCE, self.task).await.expect("it does not stop").unwrap().unwrap();
+        tokio::time::timeout(PATIENCE, self.task).await.expect("the runner does not stop").unwrap().unwrap();
     }
 }
 
@@ -68,7 +68,7 @@ fn subject(event: &StoredEvent) -> String {
 }
 
 pub(crate) async fn next(notes: &mut Notes) -> (String, u64, Claim) {
-    tokio::time::timeout(PATIENCE, notes.recv()).await.expect("nothing was done").unwrap()
+    tokio::time::timeout(PATIENCE, notes.recv()).await.expect("no event was done").unwrap()
 }
 
 pub(crate) async fn publish(server: &TestBroker, subjects: &[&str]) {
@@ -119,9 +119,9 @@ async fn aggregates_keep_their_order_while_many_are_worked_on_at_a_time() {
     assert!(by_subject.values().all(|it| it.len() == 20 && it.is_sorted()), "{by_subject:?}");
     committed(&server, "h", 60).await;
     running.stop().await;
-    assert!(notes.try_recv().is_err(), "something was done twice");
+    assert!(notes.try_recv().is_err(), "an event was done twice");
     assert_eq!(server.broker.handler("h").await.unwrap().in_flight, 0);
-    assert!(server.broker.consumers(Some("h"), None, 10).await.unwrap().items.is_empty(), "it took no leave");
+    assert!(server.broker.consumers(Some("h"), None, 10).await.unwrap().items.is_empty(), "the member did not leave");
     server.close().await;
 }
 
@@ -279,7 +279,7 @@ async fn a_claim_that_is_lost_cancels_the_work() {
     // Another client ends the claim.
     let failure = ClaimFailure { token: first.token, error: ClaimError::new("X", "x"), retryable: None };
     server.broker.fail_claim(&first.id, failure).await.unwrap();
-    tokio::time::timeout(PATIENCE, was_cut.recv()).await.expect("the work goes on").unwrap();
+    tokio::time::timeout(PATIENCE, was_cut.recv()).await.expect("the work continues").unwrap();
     let second = next(&mut notes).await.2;
     assert!(second.token > first.token && second.attempt == 2);
     committed(&server, "h", 1).await;
@@ -313,7 +313,7 @@ async fn asked_to_stop_it_finishes_its_work_or_hands_it_back() {
         assert_eq!(open.as_ref().map(|claim| claim.status), status);
         // No attempt is counted: the next worker has the first one.
         assert_eq!(open.map(|claim| (claim.attempt, claim.error)), status.map(|_| (0, None)));
-        assert!(notes.try_recv().is_err(), "something was begun after the order to stop");
+        assert!(notes.try_recv().is_err(), "an event was started after the stop request");
         server.close().await;
     }
 }
@@ -355,7 +355,7 @@ async fn an_answer_that_is_lost_neither_stalls_the_work_nor_doubles_it() {
         let mut sequences: Vec<_> = std::iter::from_fn(|| notes.try_recv().ok()).map(|it| it.1).collect();
         sequences.sort_unstable();
         assert_eq!(sequences, [1, 2, 3], "{wanted}");
-        assert!(meddler.kept_back() > 0, "{wanted}: no answer was kept back");
+        assert!(meddler.kept_back() > 0, "{wanted}: no response was dropped");
         server.close().await;
     }
 }

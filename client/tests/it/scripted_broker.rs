@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// The response to a request; `None`: the connection breaks off.
+/// The response to a request; `None`: the connection is closed without a response.
 pub(crate) type Reply = Option<(u16, &'static str, String)>;
 
 pub(crate) struct ScriptedBroker {

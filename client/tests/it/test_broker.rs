@@ -1,4 +1,4 @@
-//! A broker in memory, served over HTTP on a port of its own.
+//! A broker in memory, served over HTTP on its own port.
 
 use contract::api::*;
 use contract::{NewEvent, NewEventType, NewTopic, NewVersion, TopicId};

@@ -202,7 +202,7 @@ async fn every_example_fits_its_schema() {
     assert!(count > 300, "only {count} examples were found");
 }
 
-/// Whether a value of the document is a schema with a type of its own.
+/// Whether a value of the document is a schema with its own type.
 fn is_schema(value: &Value) -> bool {
     (value.get("type").is_some_and(|kind| kind.is_string() || kind.is_array()) && value.get("in").is_none())
         || value.get("anyOf").is_some()

@@ -197,7 +197,7 @@ async fn a_reader_that_takes_nothing_is_let_go() {
 fn a_half_closed_socket_counts_as_hung_up_and_is_not_kept() {
     let server = Server::start(&[]);
     let before = descriptors(&server);
-    // A half-closed connection cannot be told from a lost client: a quick response may still reach it.
+    // A half-closed connection cannot be distinguished from a lost client: a quick response may still reach it.
     for path in ["/v1/topics", &format!("/v1/events:poll?topic={TOPIC}&offset=0&timeout=30")] {
         let mut wire = RawConnection::to(&server);
         wire.request("GET", path, &[], b"");

@@ -11,7 +11,7 @@
 //! consumer m1 group=g topic=orders shared flight=2 -> created
 //! poll m1                                          -> 1 2+2 next 0 tail 3     the second is an attempt after another
 //! done m1.1                                        a claim is called by the member that got it, and its sequence
-//! group g                                          -> orders 1 of 3 lag 2 by m1(1)    how much each has in hand
+//! group g                                          -> orders 1 of 3 lag 2 by m1(1)    the events in flight of each member
 //! ```
 
 use super::{CommandWords, ScenarioFixture, topic_id};
