@@ -611,7 +611,7 @@ async fn after_a_kill_under_load_every_key_happens_once() {
             .collect();
         let deadline = Deadline::begin();
         while answered.load(Ordering::Relaxed) < enough {
-            deadline.check("answered requests");
+            deadline.check("completed requests");
             tokio::task::yield_now().await;
         }
         let killed = server.kill();

@@ -54,7 +54,7 @@ impl ApiDocument {
         match value["$ref"].as_str() {
             Some(reference) => {
                 let found = self.0.pointer(reference.strip_prefix('#').unwrap());
-                self.at(found.unwrap_or_else(|| panic!("{reference} leads nowhere")))
+                self.at(found.unwrap_or_else(|| panic!("{reference} is not defined")))
             }
             None => value,
         }

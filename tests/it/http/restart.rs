@@ -77,7 +77,7 @@ async fn a_waiting_poll_is_answered_when_the_server_drains() {
     let deadline = Deadline::begin();
     while server.get(&format!("/v1/consumers/{id}")).await.1["data"]["lastSeenAt"] == consumer["data"]["lastSeenAt"] {
         assert!(!poll.is_finished(), "the poll did not wait");
-        deadline.check("a sign of the consumer");
+        deadline.check("the consumer to be seen");
     }
     server.terminate();
     let (status, page) = poll.await.unwrap();

@@ -10,7 +10,7 @@
 //! reset g orders time=-1000                        -> orders 2 of 3 lag 1 by c1
 //! consumer m1 group=g topic=orders shared flight=2 -> created
 //! poll m1                                          -> 1 2+2 next 0 tail 3     the second is an attempt after another
-//! done m1.1                                        a claim is called by the member that got it, and its sequence
+//! done m1.1                                        a claim is named by its member and sequence
 //! group g                                          -> orders 1 of 3 lag 2 by m1(1)    the events in flight of each member
 //! ```
 

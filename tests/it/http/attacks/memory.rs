@@ -129,7 +129,7 @@ async fn pages_that_nobody_reads_hold_no_more_than_their_share() {
     drop(readers);
     let deadline = Deadline::begin();
     let page = loop {
-        deadline.check("the room to be given back");
+        deadline.check("the memory to be released");
         let (status, page) = server.get(&format!("/v1/events?topic={TOPIC}&offset=0&limit=9")).await;
         if status == 200 && page["items"].as_array().unwrap().len() == 9 {
             break page;
@@ -197,7 +197,7 @@ async fn polls_of_one_address_are_counted_over_http2_too_and_beyond_their_number
     let url = format!("/v1/events:poll?topic={TOPIC}&offset=0&timeout=1");
     let deadline = Deadline::begin();
     while server.get(&url).await.0 != 200 {
-        deadline.check("the places of polls that ended");
+        deadline.check("the released places of polls");
     }
     bystander.end().await;
 }
@@ -217,7 +217,7 @@ async fn connections_of_one_address_beyond_their_number_are_turned_away() {
     held.pop();
     let deadline = Deadline::begin();
     loop {
-        deadline.check("the place of a connection that ended");
+        deadline.check("the released place of a connection");
         let mut stream = connect(&server).await;
         stream.write_all(&get("/healthz")).await.unwrap();
         if status(&mut stream).await == "200" {
