@@ -1,4 +1,4 @@
-//! A proxy between a client and its broker that loses responses: the request has its effect, and its response never arrives.
+//! A proxy between a client and its broker that loses responses: a request has its effect, its response never arrives.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};

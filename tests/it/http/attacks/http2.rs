@@ -1,4 +1,4 @@
-//! HTTP/2 clients that open no flow-control window: their responses stay in the server's memory, while the sockets look healthy.
+//! HTTP/2 clients that open no flow-control window: the server buffers their responses, while the sockets look healthy.
 
 use super::super::{CREATED, Server, TOPIC, event};
 use super::{BystanderPublisher, IN_TIME};
