@@ -26,12 +26,14 @@ mod json;
 pub mod limits;
 mod media_type;
 mod object;
+mod page;
 mod patch;
 mod projection;
-mod query;
+mod read;
 mod replay;
 mod republish;
 mod schema_version;
+mod segment;
 mod sequence;
 mod subscription;
 mod timestamp;
@@ -65,14 +67,15 @@ pub use handler::{Handler, HandlerTopic, NewHandler};
 pub use identifier::{EventTypeId, IdPattern, Identifier, IdentifierProfile, SubjectTypeId, TopicId, under_profile};
 pub use json::{NUMBER_TOO_LARGE, StrictJson, digest_form, parse_strict};
 pub use media_type::{MediaType, unquote};
+pub use page::{Cursor, Page};
 pub use projection::{NewCheckpoint, NewProjection, Projection, ProjectionLag};
-pub use query::{
-    Aggregate, AggregateEvents, AggregateRead, Cursor, EventFilter, EventPage, LogPage, LogRead, Page, ReadOffset,
-    Segment, TopicRead, TopicSegments,
+pub use read::{
+    Aggregate, AggregateEvents, AggregateRead, EventFilter, EventPage, LogPage, LogRead, ReadOffset, TopicRead,
 };
 pub use replay::{BlockedGroup, GroupActions, NewReplay, Replay, ReplayBound, ReplayOutcome};
 pub use republish::{CompactRequest, EventCount, RepublishRequest, RepublishTarget, TrimRequest};
 pub use schema_version::{NewVersion, RegisteredVersion, SchemaType, SchemaVersion, VersionStatus};
+pub use segment::{Segment, TopicSegments};
 pub use sequence::{AggregateSequence, FencingToken, Generation, Offset, Position, Sequence};
 pub use subscription::{
     DeliveryFormat, DispatchMode, NewSecret, NewSubscription, PauseDetails, SecretKind, SecretRotation, SigningKind,

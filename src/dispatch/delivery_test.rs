@@ -1,7 +1,7 @@
 //! Test deliveries: one signed delivery of a made-up event to a subscription. Nothing of it is stored.
 
-use super::jobs::DispatchJobs;
 use super::job_results::job_attempt;
+use super::jobs::DispatchJobs;
 use super::send::unsigned_delivery;
 use crate::delivery::{DeliveryPayload, DeliveryRequest};
 use crate::ledger::SubscriptionRow;

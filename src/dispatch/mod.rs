@@ -28,11 +28,14 @@
 
 mod actions;
 mod blocked_groups;
+mod delivery_test;
+mod dispatch_pause;
 mod feeder;
 mod in_flight_bytes;
 mod job_changes;
 mod job_list;
 mod job_list_builder;
+mod job_results;
 mod job_view;
 mod jobs;
 mod lane;
@@ -40,25 +43,22 @@ mod lane_filter;
 mod lease;
 mod log_lines;
 mod message_groups;
-mod dispatch_pause;
 mod picks;
 mod planner;
 mod pool_queue;
 mod pools;
 mod read_ahead;
 mod reconcile;
-mod job_results;
 mod retry;
 mod send;
-mod delivery_test;
 mod waiting_jobs;
 pub(crate) mod worker;
 
 pub(crate) use actions::JobAction;
-pub(crate) use jobs::DispatchJobs;
 pub use dispatch_pause::pause_dispatch;
 pub(crate) use dispatch_pause::{pause_of, resume_dispatch};
 pub(crate) use job_results::attempts_of;
+pub(crate) use jobs::DispatchJobs;
 pub(crate) use worker::DispatchWorker;
 
 use crate::clock::Clock;

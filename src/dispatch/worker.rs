@@ -11,11 +11,11 @@ mod recording;
 
 use super::DispatchContext;
 use super::feeder::{PAGE, TopicFeeder};
+use super::job_results::{LaneReport, RecordDeliveries};
 use super::lane::{AfterAttempt, LaneKey, PlannedJob, PlannerPick};
 use super::lease::{LeaseStatus, TakeLease};
 use super::log_lines::log_removed_jobs;
 use super::planner::Planner;
-use super::job_results::{LaneReport, RecordDeliveries};
 use super::send::{DeliveryResult, LaneSource, PanicFallback, expire, send_event, send_task};
 use crate::clock::LogClock;
 use crate::ledger::{JobKey, Ledger, TASKS};

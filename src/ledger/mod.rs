@@ -20,8 +20,8 @@ mod view;
 mod writer;
 
 pub use decide::decision::{Decision, EventDraft};
-pub use decide::stored_reply::{IdempotentRequest, ReplyPiece, ReplyRecorder, StoredReply};
 pub use decide::overlay::UndoMark;
+pub use decide::stored_reply::{IdempotentRequest, ReplyPiece, ReplyRecorder, StoredReply};
 pub(crate) use decide::until_known::{
     answer_or_repeat, changed_concurrently, decide_until_known, decide_while_unknown,
 };
@@ -60,8 +60,8 @@ pub use writer::command::Command;
 
 use crate::clock::LogClock;
 use contract::{Error, Kind, Position, Result};
-use decide::stored_reply::{RecordReply, RecordedOutcome};
 use decide::overlay::Overlay;
+use decide::stored_reply::{RecordReply, RecordedOutcome};
 use detachable_log::DetachableLog;
 use futures_util::FutureExt;
 use log::{Log, LogError};

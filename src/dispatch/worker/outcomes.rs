@@ -2,9 +2,9 @@
 
 use super::{DispatchWorker, task_result};
 use crate::delivery::{AttemptOutcome, BreakerChange};
+use crate::dispatch::job_results::{FailedJob, job_attempt};
 use crate::dispatch::lane::AfterAttempt;
 use crate::dispatch::log_lines::{log_expiry, log_failure};
-use crate::dispatch::job_results::{FailedJob, job_attempt};
 use crate::dispatch::retry::{self, NextStep};
 use crate::dispatch::send::{DeliveryResult, JobResult, LaneSource};
 use crate::ledger::{DeliveredJob, JobKey, JobSlot};

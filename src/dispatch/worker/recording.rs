@@ -2,8 +2,8 @@
 //! append failed.
 
 use super::{DispatchWorker, RECORD_RETRY_MILLIS, task_result};
-use crate::dispatch::lane::{AfterAttempt, LaneKey};
 use crate::dispatch::job_results::{FailedJob, RecordDeliveries};
+use crate::dispatch::lane::{AfterAttempt, LaneKey};
 use crate::dispatch::retry::NextStep;
 use crate::ledger::{JobKey, JobSlot, JobState, Ledger, TASKS};
 use contract::{Error, Result, Sequence};

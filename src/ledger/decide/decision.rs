@@ -7,8 +7,8 @@
 //!   overlay is dropped.
 
 use super::growth::{check_room, disk_full};
-use super::stored_reply;
 use super::overlay::{Overlay, UndoMark};
+use super::stored_reply;
 use crate::ledger::disk::row_codec::{AggregateHead, IdempotencyRow};
 use crate::ledger::facts::carried_state;
 use crate::ledger::facts::entry::{Entry, EntryConcern};

@@ -2,7 +2,7 @@
 
 pub(super) mod decision;
 pub(super) mod growth;
-pub(super) mod stored_reply;
 pub(super) mod overlay;
 pub(super) mod overlay_map;
+pub(super) mod stored_reply;
 pub(super) mod until_known;

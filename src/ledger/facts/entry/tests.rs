@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::ledger::decide::decision::Decision;
-use crate::ledger::decide::stored_reply::ReplyPiece;
 use crate::ledger::decide::overlay::Overlay;
+use crate::ledger::decide::stored_reply::ReplyPiece;
 use crate::ledger::disk::table::DiskTables;
 use crate::ledger::facts::placement::LogLocation;
 use crate::ledger::state::LedgerState;
