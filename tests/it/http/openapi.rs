@@ -269,18 +269,19 @@ fn routes(text: &str) -> Vec<(Method, String)> {
 }
 
 /// The verbs after a colon that a text handles: `Some("commit")` or `Some("finalise" | "deprecate")` after a split, and
-/// the lists of `verb.rs` that it names.
+/// the lists of `custom_methods.rs` that it names.
 fn verbs(text: &str) -> BTreeSet<String> {
     let mut verbs = BTreeSet::new();
-    let lists = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/rest/verb.rs")).unwrap();
+    let lists =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/rest/custom_methods.rs")).unwrap();
     for list in lists.split("pub(crate) const OF_").skip(1) {
         let (name, rest) = list.split_once(':').unwrap();
-        if text.contains(&format!("verb::OF_{name}")) {
+        if text.contains(&format!("custom_methods::OF_{name}")) {
             let words = rest.split_once("&[\"").unwrap().1.split_once("\"]").unwrap().0;
             verbs.extend(words.split("\", \"").map(str::to_owned));
         }
     }
-    for function in text.split("verb::split(").skip(1).map(|rest| rest.split("\n}\n").next().unwrap()) {
+    for function in text.split("custom_methods::split(").skip(1).map(|rest| rest.split("\n}\n").next().unwrap()) {
         let arms = function.split("Some(\"").skip(1).filter_map(|rest| rest.split_once("\")").map(|(words, _)| words));
         verbs.extend(arms.flat_map(|words| words.split("\" | \"")).map(str::to_owned));
     }
@@ -304,7 +305,7 @@ async fn the_document_and_the_routes_name_the_same_operations() {
             // A POST route to one resource only dispatches to its verbs, if the file has verbs.
             let is_door = method == Method::POST
                 && path.ends_with('}')
-                && (text.contains("verb::split") || text.contains("verb::OF_"));
+                && (text.contains("custom_methods::split") || text.contains("custom_methods::OF_"));
             let key = (method.to_string(), path);
             assert!(is_door || documented.contains(&key), "{}: {key:?} is not in the document", file.display());
             routed.extend(keys);
@@ -326,7 +327,7 @@ async fn parameters_that_are_taken_are_in_the_document() {
         queries.filter(|it| it["in"] == "query").map(|it| it["name"].as_str().unwrap().to_owned()).collect();
     let mut taken = BTreeSet::new();
     for (_, text) in sources() {
-        for call in text.split("asked.takes").skip(1) {
+        for call in text.split("request.allow_").skip(1) {
             let list = call.split_once("(&[").unwrap().1.split(']').next().unwrap();
             taken.extend(list.split('"').skip(1).step_by(2).map(str::to_owned));
         }

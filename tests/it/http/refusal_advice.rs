@@ -113,7 +113,8 @@ async fn work_that_is_given_up_is_a_line_of_the_log() {
         assert_eq!(status, 200, "{failed}");
     }
     let logged = server.logged();
-    let lines: Vec<_> = logged.lines().filter(|line| line.contains("work was given up and is a dead letter")).collect();
+    let lines: Vec<_> =
+        logged.lines().filter(|line| line.contains("a claim was given up and is a dead letter")).collect();
     assert_eq!(lines.len(), 1, "{logged}");
     assert!(["INFO", "billing", "Poison"].iter().all(|word| lines[0].contains(word)), "{logged}");
     assert!(!logged.contains("canary"), "{logged}");
