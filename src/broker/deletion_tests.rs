@@ -44,7 +44,7 @@ async fn marked(config: Config, is_used: bool) -> Broker {
 #[tokio::test]
 async fn whoever_registers_the_name_again_finishes_the_deletion_first() {
     for is_used in [false, true] {
-        let broker = marked(Config::default(), is_used).await;
+        let broker = Box::pin(marked(Config::default(), is_used)).await;
         let registered = broker.register_topic(side()).await.unwrap();
         assert_eq!(matches!(registered, RegisterOutcome::Unchanged(_)), is_used, "what is used is not deleted");
         broker.segments(&side().id).await.unwrap();
@@ -57,7 +57,7 @@ async fn the_retention_chore_finishes_it_or_takes_the_mark_back() {
     for is_used in [false, true] {
         let mut config = Config::default();
         config.maintenance.retention_check_secs = 0;
-        let broker = marked(config, is_used).await;
+        let broker = Box::pin(marked(config, is_used)).await;
         let deadline = Instant::now() + Duration::from_secs(30);
         let is_marked =
             || broker.default_ledger().registry().placed(&side().id).is_some_and(|known| known.placed.deleting);

@@ -380,7 +380,7 @@ fn check(claim: &NewClaim) -> Result<()> {
     match (claim.event_id, &claim.topic, claim.sequence) {
         (Some(_), None, None) | (None, Some(_), Some(_)) => (),
         (Some(_), ..) => {
-            refuse("/eventId", "must not be used with `topic` or `sequence`; name the event one way".to_owned())
+            refuse("/eventId", "must not be used with `topic` or `sequence`; name the event one way".to_owned());
         }
         (None, None, None) => refuse("/eventId", "is missing: name the event, or its topic and sequence".to_owned()),
         (None, None, Some(_)) => refuse("/topic", "is missing; `sequence` needs it".to_owned()),

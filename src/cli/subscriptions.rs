@@ -124,7 +124,7 @@ async fn execute(ClientArgs { server, json, command: verb }: &ClientArgs<Subscri
     let json = *json;
     match verb {
         SubscriptionsCommand::List => {
-            print_list(&mut output, json, &client.list(&["subscriptions"], &[], "items").await?)?
+            print_list(&mut output, json, &client.list(&["subscriptions"], &[], "items").await?)?;
         }
         SubscriptionsCommand::Show { id } => print(&mut output, json, &client.get(&["subscriptions", id], &[]).await?)?,
         SubscriptionsCommand::Groups { id } => {

@@ -311,7 +311,7 @@ impl RunLoop {
                 }
             }
             ChoreResult::Fetched(Some(event)) => {
-                self.lanes.push(LaneKey::of(&event, self.matching), WaitingEvent::new(event, None))
+                self.lanes.push(LaneKey::of(&event, self.matching), WaitingEvent::new(event, None));
             }
         }
     }

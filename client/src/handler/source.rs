@@ -190,10 +190,10 @@ impl EventSource for PollingSource {
 
     fn leave(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            if let Some(id) = self.member.lock().await.take() {
-                if let Err(error) = self.client.delete_consumer(id).await {
-                    tracing::debug!(%error, consumer = %id, "the consumer is not deleted; its session will expire");
-                }
+            if let Some(id) = self.member.lock().await.take()
+                && let Err(error) = self.client.delete_consumer(id).await
+            {
+                tracing::debug!(%error, consumer = %id, "the consumer is not deleted; its session will expire");
             }
         })
     }

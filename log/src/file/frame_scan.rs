@@ -71,7 +71,7 @@ pub(crate) fn zeros_from(disk: &dyn Disk, file: &str, mut offset: u64) -> io::Re
 
 /// The index of a segment that was scanned.
 pub(crate) enum ScannedIndex {
-    Intact(LiveIndex),
+    Intact(Box<LiveIndex>),
     /// At this offset there are bytes that are not a frame.
     Damaged(u64, FrameFlaw),
 }
@@ -83,7 +83,7 @@ pub(crate) fn index(disk: &dyn Disk, head: &SegmentHead) -> io::Result<ScannedIn
     loop {
         match walk.step()? {
             ScanStep::Frame(found) => live.push(&found.frame.header, found.frame.bytes()),
-            ScanStep::End => return Ok(ScannedIndex::Intact(live)),
+            ScanStep::End => return Ok(ScannedIndex::Intact(Box::new(live))),
             ScanStep::Flaw(flaw) => return Ok(ScannedIndex::Damaged(walk.offset(), flaw)),
         }
     }

@@ -163,7 +163,7 @@ impl SharedLog {
     pub(crate) fn rebuild_index(&self, segment: &Arc<SealedSegment>) -> Result<(), LookupError> {
         let head = segment.head;
         let live = match frame_scan::index(&*self.disk, &head)? {
-            ScannedIndex::Intact(live) => live,
+            ScannedIndex::Intact(live) => *live,
             ScannedIndex::Damaged(offset, flaw) => {
                 return Err(LogError::Damaged(self.damage(&head.name.file(), offset, flaw)).into());
             }

@@ -97,7 +97,7 @@ fn cut_tail(
             }
             // It was never acknowledged: a full disk must not prevent opening.
             Err(error) => {
-                tracing::warn!(segment = name.base.get(), %error, "a torn tail could not be copied to `cut/`")
+                tracing::warn!(segment = name.base.get(), %error, "a torn tail could not be copied to `cut/`");
             }
         }
     }
@@ -218,7 +218,7 @@ impl LogRecovery<'_> {
             Err(LookupError::Gone | LookupError::BadIndex) => {}
         }
         let live = match frame_scan::index(self.disk, &head)? {
-            ScannedIndex::Intact(live) => live,
+            ScannedIndex::Intact(live) => *live,
             ScannedIndex::Damaged(offset, flaw) => return Err(self.damaged(head.name, offset, flaw.to_string())),
         };
         let Some(summary) = live.summary() else { return Ok(None) };

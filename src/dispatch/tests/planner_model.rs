@@ -136,7 +136,7 @@ impl PlannerModel {
 
     /// Something was decided about a job: its lane is rebuilt, or the job alone is planned again.
     fn apply_change(&mut self, index: usize, sequence: u64, number: usize) {
-        if number % 2 == 0 {
+        if number.is_multiple_of(2) {
             return self.rebuild(index);
         }
         let key = self.lanes[index].key;

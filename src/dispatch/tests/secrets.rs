@@ -51,8 +51,7 @@ fn new_secrets_repair_a_subscription_whose_old_ones_cannot_be_decrypted() {
 #[test]
 fn a_missing_key_file_is_not_made_anew_to_open_what_another_one_sealed() {
     let folder = tempfile::TempDir::new().unwrap();
-    let mut config = Config::default();
-    config.storage = StorageConfig::folder(folder.path());
+    let config = Config { storage: StorageConfig::folder(folder.path()), ..Config::default() };
     let id = uuid::Uuid::from_u128(7);
     let vault = SecretVault::of(&config);
     assert!(vault.is_key_missing());

@@ -117,7 +117,8 @@ impl CheckpointScheduler {
         let rows = state.dirty_rows();
         let records = state.position.0.saturating_sub(self.position.0);
         let is_waiting = self.failing.as_ref().is_some_and(|failing| failing.is_waiting(now));
-        if self.running.is_some() || is_waiting || !(self.is_due(rows, records) || !self.requested.is_empty()) {
+        let is_wanted = self.is_due(rows, records) || !self.requested.is_empty();
+        if self.running.is_some() || is_waiting || !is_wanted {
             return;
         }
         if !self.on_disk {

@@ -57,7 +57,7 @@ impl SupervisedServer {
         let tasks = [
             tokio::spawn(async move { panic!("{}", supervisor.run().await) }),
             tokio::spawn(async move {
-                rest::serve_slot(listener, served, rest::HttpOptions::default(), never).await.unwrap()
+                rest::serve_slot(listener, served, rest::HttpOptions::default(), never).await.unwrap();
             }),
         ];
         let server = Self { url, client: client(), disk, slot, tasks };
