@@ -92,8 +92,8 @@ impl Disk for CountingDisk {
         self.inner.read(name, offset, buffer)
     }
 
-    fn read_at_hand(&self, name: &str, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        self.inner.read_at_hand(name, offset, buffer)
+    fn read_cached(&self, name: &str, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.inner.read_cached(name, offset, buffer)
     }
 
     fn write(&self, name: &str, offset: u64, bytes: &[u8]) -> io::Result<()> {

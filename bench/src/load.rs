@@ -5,7 +5,7 @@ use crate::events::{Aggregates, Maker};
 use crate::store::Store;
 use crate::{Outcome, usage};
 use contract::api::*;
-use contract::{Atomicity, Outcome as Stored, Published};
+use contract::{Atomicity, PublishOutcome as Stored, PublishedEvent};
 use event_broker::Broker;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -134,7 +134,7 @@ impl Share {
         self.waits.append(&mut other.waits);
     }
 
-    fn take(&mut self, published: &Published) -> Outcome {
+    fn take(&mut self, published: &PublishedEvent) -> Outcome {
         if published.outcome != Stored::Created {
             return Err("an event was taken for a duplicate: a mistake of the benchmark's".into());
         }

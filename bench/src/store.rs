@@ -4,7 +4,7 @@ use crate::counting::{Counters, CountingDisk, Counts};
 use crate::raw::Pace;
 use crate::{Outcome, events};
 use event_broker::{Broker, Config, SystemClock};
-use log::file::{FileLog, Options};
+use log::file::{FileLog, FileLogOptions};
 use log::{Log, MemoryLog};
 use std::path::Path;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl Store {
     pub(crate) async fn files_at(folder: &Path, pace: Pace) -> Outcome<Self> {
         let disk = CountingDisk::open_at(&folder.join("log"), pace)?;
         let counters = disk.counters();
-        let log: Arc<dyn Log> = Arc::new(FileLog::open(Arc::new(disk), Options::default())?);
+        let log: Arc<dyn Log> = Arc::new(FileLog::open(Arc::new(disk), FileLogOptions::default())?);
         let (config, state) = (Config::folder(folder), folder.join("state"));
         let broker = Broker::on_log(config, Arc::clone(&log), Some(state), Arc::new(SystemClock)).await?;
         Self::ready(broker, log, Some(counters)).await

@@ -11,8 +11,8 @@ use crate::place::remove;
 use crate::raw::{Shape, sync_loop};
 use crate::report::{Report, Table};
 use contract::{AggregateSequence, Position, Sequence};
-use log::file::{FileLog, Options};
-use log::{AggregateMark, Facets, Header, IdempotencyMark, Log, Record, TopicNumber};
+use log::file::{FileLog, FileLogOptions};
+use log::{AggregateMark, EventFacets, IdempotencyMark, Log, Record, RecordHeader, TopicNumber};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -60,7 +60,7 @@ fn round(run: &Run<'_>, batch: usize) -> Outcome<Round> {
     let folder = run.place.fresh("append")?;
     let disk = CountingDisk::open(&folder)?;
     let counters = disk.counters();
-    let log = FileLog::open(Arc::new(disk), Options::default())?;
+    let log = FileLog::open(Arc::new(disk), FileLogOptions::default())?;
     let bytes = batch * (BODY_BYTES + 144);
     let bare = || sync_loop(run.place, bytes, Shape::Growing, run.raw_time());
     let before = bare()?;
@@ -87,14 +87,14 @@ fn round(run: &Run<'_>, batch: usize) -> Outcome<Round> {
 fn record(position: u64) -> Record {
     // Spread like fingerprints are.
     let spread = u128::from(position).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
-    let facets = Facets {
+    let facets = EventFacets {
         type_tag: 1,
         subject_type_tag: 2,
         tenant: 3,
         aggregate: Some(AggregateMark { key: spread, sequence: AggregateSequence(1) }),
         idempotency: Some(IdempotencyMark { key: !spread, digest: position }),
     };
-    let header = Header {
+    let header = RecordHeader {
         position: Position(position),
         topic: TopicNumber(1),
         sequence: Sequence(position),

@@ -8,15 +8,15 @@ use crate::report::{Report, Table};
 use crate::store::Store;
 use crate::{events, usage};
 use contract::api::*;
-use contract::{Offset, Position, Read, Sequence};
-use log::{Limit, Log, Range, Record, TopicNumber};
+use contract::{Offset, Position, Sequence, TopicRead};
+use log::{Log, ReadLimit, ReadRange, Record, TopicNumber};
 use std::time::Instant;
 
 /// With 450 bytes each, more than 1 GiB of text.
 const EVENTS: u64 = 2_500_000;
 const GIBIBYTE: f64 = 1024.0 * 1024.0 * 1024.0;
 /// Straight from the log a page is this large.
-const PAGE: Limit = Limit { records: usize::MAX, bytes: 1024 * 1024 };
+const PAGE: ReadLimit = ReadLimit { records: usize::MAX, bytes: 1024 * 1024 };
 /// The first topic registered after the default one.
 const TOPIC_NUMBER: TopicNumber = TopicNumber(2);
 
@@ -92,12 +92,12 @@ impl Way {
         let (events, text_bytes) = match self {
             Self::Broker => through_broker(store, events).await?,
             Self::LogAll => {
-                let next = |last: &Record| Range::All(last.header.position);
-                through_log(store.log.as_ref(), Range::All(Position::ZERO), next, events).await?
+                let next = |last: &Record| ReadRange::All(last.header.position);
+                through_log(store.log.as_ref(), ReadRange::All(Position::ZERO), next, events).await?
             }
             Self::LogTopic => {
-                let next = |last: &Record| Range::Topic(TOPIC_NUMBER, last.header.sequence);
-                through_log(store.log.as_ref(), Range::Topic(TOPIC_NUMBER, Sequence::ZERO), next, events).await?
+                let next = |last: &Record| ReadRange::Topic(TOPIC_NUMBER, last.header.sequence);
+                through_log(store.log.as_ref(), ReadRange::Topic(TOPIC_NUMBER, Sequence::ZERO), next, events).await?
             }
         };
         let cpu_seconds = usage::cpu_time().saturating_sub(cpu).as_secs_f64();
@@ -109,7 +109,7 @@ async fn through_broker(store: &Store, events: u64) -> Outcome<(u64, u64)> {
     let (mut offset, mut count, mut bytes) = (Offset::ZERO, 0, 0);
     let topic = events::topic()?;
     while count < events {
-        let page = store.broker.read(Read::all(topic.clone()).after(offset)).await?;
+        let page = store.broker.read(TopicRead::all(topic.clone()).after(offset)).await?;
         if page.items.is_empty() {
             break;
         }
@@ -122,8 +122,8 @@ async fn through_broker(store: &Store, events: u64) -> Outcome<(u64, u64)> {
 
 async fn through_log(
     log: &dyn Log,
-    mut range: Range,
-    next: impl Fn(&Record) -> Range,
+    mut range: ReadRange,
+    next: impl Fn(&Record) -> ReadRange,
     events: u64,
 ) -> Outcome<(u64, u64)> {
     let (mut count, mut bytes) = (0, 0);

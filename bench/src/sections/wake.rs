@@ -8,7 +8,7 @@ use crate::report::{Report, Table};
 use crate::store::Store;
 use crate::{Failure, Outcome};
 use contract::api::*;
-use contract::{Offset, Read};
+use contract::{Offset, TopicRead};
 use event_broker::Broker;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -90,7 +90,7 @@ async fn read(broker: Arc<Broker>, count: u64, receipts: mpsc::Sender<Instant>) 
     let mut offset = Offset::ZERO;
     let topic = events::topic()?;
     while offset.0 < count {
-        let page = broker.wait(Read::all(topic.clone()).after(offset), Duration::from_secs(10)).await?;
+        let page = broker.wait(TopicRead::all(topic.clone()).after(offset), Duration::from_secs(10)).await?;
         let now = Instant::now();
         offset = page.next_offset;
         for _ in &page.items {

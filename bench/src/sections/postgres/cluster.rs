@@ -5,14 +5,14 @@
 
 use crate::place::Place;
 use crate::{Outcome, usage};
-use log_postgres::testing::{Server, ServerOptions};
-use log_postgres::{Options, PostgresLog};
+use log_postgres::testing::{ServerOptions, TestServer};
+use log_postgres::{PostgresLog, PostgresOptions};
 use std::panic::catch_unwind;
 use tokio_postgres::{Client, NoTls};
 
 /// A running server.
 pub(in crate::sections) struct Cluster {
-    server: Server,
+    server: TestServer,
 }
 
 /// A database with the broker's schema, and a connection to look at it.
@@ -31,7 +31,7 @@ impl Cluster {
             settings: vec![("unix_socket_directories".to_owned(), String::new())],
             ..ServerOptions::default()
         };
-        let server = catch_unwind(|| Server::start_with(options));
+        let server = catch_unwind(|| TestServer::start_with(options));
         let server = server.map_err(|_| "a PostgreSQL server of its own could not be started".to_owned())?;
         Ok(Self { server })
     }
@@ -40,7 +40,7 @@ impl Cluster {
     pub(in crate::sections) async fn database(&self) -> Outcome<Database> {
         let url = self.server.create_database();
         // Opening makes the tables.
-        drop(PostgresLog::open(&url, Options::default()).await?);
+        drop(PostgresLog::open(&url, PostgresOptions::default()).await?);
         let looking = connect(&url).await?;
         Ok(Database { url, looking })
     }

@@ -5,8 +5,8 @@ use crate::events::mixed;
 use crate::http::drive::Done;
 use crate::{Outcome, usage};
 use contract::{AggregateSequence, Position, Sequence};
-use log::{Limit, Log, Range, Record, TopicNumber};
-use log_postgres::{Options, PostgresLog};
+use log::{Log, ReadLimit, ReadRange, Record, TopicNumber};
+use log_postgres::{PostgresLog, PostgresOptions};
 use std::time::{Duration, Instant};
 
 /// Records of an append while the log is filled.
@@ -29,7 +29,7 @@ impl Engine {
         let stored = stored(broker, count).await?;
         let aggregate = |record: &Record| record.header.facets.and_then(|facets| facets.aggregate);
         let step = stored.iter().filter_map(aggregate).map(|mark| mark.sequence.get()).max().unwrap_or(1);
-        let log = PostgresLog::open(&database.url, Options::default()).await?;
+        let log = PostgresLog::open(&database.url, PostgresOptions::default()).await?;
         let mut engine = Self { log, stored, step, tail: 0, batch };
         while engine.tail < count {
             engine.append(FILL).await?;
@@ -81,10 +81,10 @@ impl Engine {
 
 /// The first events that the broker stored.
 async fn stored(broker: &Database, count: u64) -> Outcome<Vec<Record>> {
-    let log = PostgresLog::open(&broker.url, Options::default()).await?;
+    let log = PostgresLog::open(&broker.url, PostgresOptions::default()).await?;
     let (mut events, mut after) = (Vec::new(), Position::ZERO);
     while (events.len() as u64) < count {
-        let page = log.read(Range::All(after), Limit { records: 1000, bytes: usize::MAX }).await?;
+        let page = log.read(ReadRange::All(after), ReadLimit { records: 1000, bytes: usize::MAX }).await?;
         after = page.last().ok_or("the broker stored too few events")?.header.position;
         events.extend(page.into_iter().filter(|record| record.header.topic != TopicNumber::LEDGER));
     }
