@@ -34,7 +34,7 @@ impl From<LogError> for LogRefusal {
 pub struct LogProbe<'a> {
     engine: &'a dyn Engine,
     log: Arc<dyn Log>,
-    /// The numbers behind everything [`Probe::put`] appended.
+    /// The numbers behind everything [`LogProbe::put`] appended.
     pub numbering: RecordNumbering,
 }
 
@@ -77,7 +77,7 @@ impl<'a> LogProbe<'a> {
         self.put(batch).await
     }
 
-    /// Appends `batch`, which [`Probe::numbering`] has numbered, and gives it back.
+    /// Appends `batch`, which [`LogProbe::numbering`] has numbered, and gives it back.
     pub async fn put(&mut self, batch: Vec<Record>) -> Vec<Record> {
         let after = Position(self.numbering.tail().get() - batch.len() as u64);
         assert_eq!(self.append(after, batch.clone()).await, Ok(()), "appending after {after}");

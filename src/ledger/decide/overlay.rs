@@ -33,7 +33,7 @@ pub struct Overlay {
     stamp: TimestampText,
 }
 
-/// A point that a decision can be undone to; see [`Overlay::undo`].
+/// A point that a decision can be undone to; see `Overlay::undo`.
 #[derive(Debug, Clone, Copy)]
 pub struct UndoMark {
     undo: usize,
