@@ -211,18 +211,24 @@ async fn synchronous_commit_that_is_weakened_during_an_append_loses_nothing() {
     let server = Arc::new(spawn_blocking(|| TestServer::start_with(options)).await.unwrap());
     let url = server.create_database();
     let log = Arc::new(open(&url).await);
-    let slow = "CREATE FUNCTION event_broker.slow() RETURNS trigger LANGUAGE plpgsql AS \
-        $$ BEGIN PERFORM pg_sleep(1); RETURN NULL; END $$; \
-        CREATE TRIGGER slow AFTER INSERT ON event_broker.events FOR EACH STATEMENT EXECUTE FUNCTION event_broker.slow()";
-    server.sql(&url, slow);
+    // Every insert waits here, before its commit, while another session holds the lock.
+    let gate = "CREATE TABLE event_broker.gate (); \
+        CREATE FUNCTION event_broker.pass() RETURNS trigger LANGUAGE plpgsql AS \
+        $$ BEGIN LOCK TABLE event_broker.gate IN ACCESS SHARE MODE; RETURN NULL; END $$; \
+        CREATE TRIGGER pass AFTER INSERT ON event_broker.events FOR EACH STATEMENT EXECUTE FUNCTION event_broker.pass()";
+    server.sql(&url, gate);
+    let (holder, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    holder.batch_execute("BEGIN; LOCK TABLE event_broker.gate IN ACCESS EXCLUSIVE MODE").await.unwrap();
     let append = appending(&log, 0, 1);
     let during = Arc::clone(&server);
     spawn_blocking(move || {
-        during.wait_until("SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep')");
+        during.wait_until("SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock')");
         during.set_system("synchronous_commit", "off");
     })
     .await
     .unwrap();
+    holder.batch_execute("COMMIT").await.unwrap();
     in_time(append).await.unwrap().unwrap();
     let stored = spawn_blocking(move || {
         server.stop(ShutdownMode::Immediate);

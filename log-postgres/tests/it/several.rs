@@ -223,18 +223,19 @@ async fn a_removal_beside_another_one_is_complete_only_when_nothing_is_left() {
     let test = TestEngine::new();
     let log = open(&test.url).await;
     log.append(Position(0), batch(Position(0), 1, 12_000)).await.unwrap();
-    let url = test.url.clone();
-    let other = tokio::task::spawn_blocking(move || {
-        let first_step = "BEGIN; SET LOCAL search_path = event_broker; SET LOCAL event_broker.removing = 'on'; \
-            SELECT remove_some(1, 12000, 5000); SELECT pg_sleep(1); COMMIT";
-        TestServer::shared().sql(&url, first_step)
-    });
-    let sleeps = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep')";
+    let (other, connection) = tokio_postgres::connect(&test.url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let first_step = "BEGIN; SET LOCAL search_path = event_broker; SET LOCAL event_broker.removing = 'on'; \
+        SELECT remove_some(1, 12000, 5000)";
+    other.batch_execute(first_step).await.unwrap();
+    let removal = tokio::spawn(async move { log.remove(TopicNumber(1), Sequence(12_000)).await });
+    let waits = "SELECT EXISTS (SELECT FROM pg_stat_activity \
+        WHERE datname = current_database() AND wait_event_type = 'Lock')";
     let deadline = Deadline::begin();
-    while TestServer::shared().sql(&test.url, sleeps) != "t" {
-        deadline.check("the other removal");
+    while TestServer::shared().sql(&test.url, waits) != "t" {
+        deadline.check("the removal waits for the other one");
     }
-    in_time(log.remove(TopicNumber(1), Sequence(12_000))).await.unwrap();
+    other.batch_execute("COMMIT").await.unwrap();
+    in_time(removal).await.unwrap().unwrap();
     assert_eq!(TestServer::shared().sql(&test.url, "SELECT count(*) FROM event_broker.events"), "0");
-    other.await.unwrap();
 }
