@@ -12,8 +12,11 @@ const RETRY_AFTER_SECONDS: u32 = 5;
 /// The error that a caller receives when an engine fails.
 pub(super) fn unavailable(error: LogError) -> Error {
     let detail: Cow<'_, str> = match &error {
-        LogError::Poisoned(cause) | LogError::Full(cause) if is_disk_full(cause) => "The disk is full (no space left on device). Free space on the \
+        LogError::Poisoned(cause) if is_disk_full(cause) => "The disk is full (no space left on device). Free space on the \
             volume of the data folder; the broker opens the log again by itself."
+            .into(),
+        LogError::Full(cause) if is_disk_full(cause) => "The disk is full (no space left on device), and nothing was \
+            written. Free space on the volume of the data folder; writes succeed again as soon as there is some."
             .into(),
         LogError::Poisoned(cause) => format!(
             "A write to the log failed ({}). Check the disk of the data folder; the broker opens the log again by itself.",
@@ -56,10 +59,12 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn a_full_disk_is_named_with_what_helps_and_no_path_is_told() {
+    fn a_full_disk_is_named_with_what_helps_and_no_path_is_shown() {
         let poisoned = |cause: io::Error| unavailable(LogError::Poisoned(Arc::new(cause)));
         let full = poisoned(io::Error::from(io::ErrorKind::StorageFull));
         assert!(full.detail().starts_with("The disk is full (no space left on device). Free space"), "{full}");
+        let refused = unavailable(LogError::Full(Arc::new(io::Error::from(io::ErrorKind::StorageFull))));
+        assert!(refused.detail().contains("nothing was written"), "{refused}");
         let failed = poisoned(io::Error::from_raw_os_error(5));
         assert!(
             failed.detail().starts_with("A write to the log failed (Input/output error (os error 5))."),

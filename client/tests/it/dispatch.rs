@@ -113,7 +113,10 @@ async fn jobs(broker: &dyn EventBroker, results: &mut Results) -> Result<()> {
         JobFilter { status: Some(JobStatus::Completed), ..JobFilter::default() },
     ] {
         let page = broker.jobs(&filter, None, 10).await?;
-        results.add(page.items.iter().map(|it| (it.kind, it.sequence, it.status)).collect::<Vec<_>>());
+        // Jobs are listed by lane, and the lanes' ids are random.
+        let mut listed = page.items.iter().map(|it| (it.sequence, it.kind, it.status)).collect::<Vec<_>>();
+        listed.sort_by_key(|(sequence, ..)| *sequence);
+        results.add(listed);
     }
     results.take(broker.retry_job(&job.id, Some(&by)).await, |it| it.status);
     results.take(broker.cancel_job(&job.id, Some(&by)).await, |it| it.status);

@@ -13,7 +13,7 @@ pub(in crate::rest::openapi) const OWNER: &str = "tenant-service-7f9c";
 
 /// `POST /v1/claims`.
 pub(in crate::rest::openapi) fn new_claim() -> Value {
-    json!({"handler": HANDLER, "eventId": EVENT_ID, "owner": OWNER, "lease": "PT900S", "order": "latest"})
+    json!({"handler": HANDLER, "eventId": EVENT_ID, "owner": OWNER, "lease": "PT900S", "order": "gapless"})
 }
 
 /// A claim.
@@ -95,7 +95,7 @@ pub(in crate::rest::openapi) fn error() -> Value {
 
 /// `PUT /v1/handlers/{name}`.
 pub(in crate::rest::openapi) fn new_handler() -> Value {
-    json!({"lease": "PT900S", "maxAttempts": 5, "backoff": "PT1S", "order": "latest"})
+    json!({"lease": "PT900S", "maxAttempts": 5, "backoff": "PT1S", "order": "gapless"})
 }
 
 /// A handler.
