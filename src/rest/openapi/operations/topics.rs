@@ -108,7 +108,7 @@ fn republish() -> OperationSpec {
         ))
         .parameter(id())
         .body(BodySpec::about("The events and their receivers.").of(JSON, "Republish", example))
-        .response(200, ResponseSpec::json("The number of events that were published, or would be.", "Counted", json!({"count": 100})))
+        .response(200, ResponseSpec::json("The number of events that were published, or would be.", "Republished", json!({"count": 100})))
         .problems(&[Kind::InvalidType, Kind::NotFound, Kind::PayloadTooLarge, Kind::Validation])
 }
 

@@ -189,6 +189,7 @@ async fn schemas_know_every_member_of_the_contracts_types_and_no_other() {
     check.request("Trim", &TrimRequest { through: Some(Sequence(1)), before: Some(created_at), erase: true });
     check.request("Compact", &contract::CompactRequest { erase: true });
     check.answer("Counted", &EventCount { count: 1 });
+    check.answer("Republished", &contract::RepublishOutcome { count: 1, damaged: vec![Sequence(1)] });
     check.request("EventTypeInput", &all_members_of_an_event_type());
     check.request("VersionInput", &all_members_of_a_version());
     check.answer("Version", &version());
