@@ -190,7 +190,7 @@ fn republished() -> SchemaSpec {
     let damaged = "Events of the range that are damaged on disk, the first hundred at most. They are not counted.";
     object("The number of events that were published again, or would be.")
         .required("count", number(0..=NUMBER_MAX, "The number.").example(100))
-        .optional("damaged", list(number(1..=NUMBER_MAX, "A sequence.").example(42), damaged))
+        .optional("damaged", list(number(1..=NUMBER_MAX, "A sequence.").example(42), damaged).example(json!([42])))
         .example(json!({"count": 100}))
 }
 
