@@ -8,12 +8,10 @@
 
 use super::compaction::heads_of;
 use crate::events::{RepublishAs, RepublishEvents, TopicPage, original_of, read_page};
-use crate::ledger::{
-    AggregateHead, ClaimKey, Command, Decision, Entry, Ledger, RegisteredTopic, ReplyRecorder, read_failed,
-};
+use crate::ledger::{AggregateHead, ClaimKey, Command, Decision, Entry, Ledger, RegisteredTopic, ReplyRecorder};
 use crate::logs::{LocatedTopic, Logs};
 use contract::{CleanupPolicy, Error, RepublishOutcome, RepublishRequest, RepublishTarget, Result, Sequence, limits};
-use log::{LogError, ReadLimit, ReadRange, Record, RecordHeader, TopicNumber};
+use log::{ReadLimit, Record, RecordHeader, TopicNumber};
 use std::collections::BTreeMap;
 
 /// How many events are appended at once.
@@ -51,41 +49,42 @@ pub(crate) async fn republish_to_group(
 ) -> Result<RepublishOutcome> {
     let (group, number) = (order.name.clone().unwrap_or_default(), topic.number);
     let (from, to, dry_run) = (order.from, order.to, order.dry_run);
-    let outcome = |count: u64| RepublishOutcome { count, damaged: Vec::new() };
-    let recorder = recorder.map_answer(move |count| Some(Ok(outcome(*count))));
+    let recorder = recorder.map_answer(|outcome: &RepublishOutcome| Some(Ok(outcome.clone())));
     let ledger = logs.ledger(place);
-    let copies = copies_in(ledger, topic, from, to).await?;
-    let handed = ledger.submit_recording(RepeatEvents { group, number, from, to, copies, dry_run }, recorder).await;
-    Ok(outcome(handed?))
+    let GroupRange { copies, damaged } = read_range(ledger, topic, from, to).await?;
+    ledger.submit_recording(RepeatEvents { group, number, from, to, copies, damaged, dry_run }, recorder).await
 }
 
-/// The copies in a range of a topic: the sequence that identifies each, and where it is stored. A damaged event counts
-/// as an original.
-async fn copies_in(
-    ledger: &Ledger,
-    topic: &RegisteredTopic,
-    from: Sequence,
-    to: Sequence,
-) -> Result<Vec<(Sequence, Sequence)>> {
+/// What the log says about the events of a range.
+#[derive(Default)]
+struct GroupRange {
+    /// The copies: the sequence that identifies each, and where it is stored.
+    copies: Vec<(Sequence, Sequence)>,
+    /// The damaged events, which count as originals.
+    damaged: Vec<Sequence>,
+}
+
+async fn read_range(ledger: &Ledger, topic: &RegisteredTopic, from: Sequence, to: Sequence) -> Result<GroupRange> {
     let (mut after, mut copies) = (Sequence(from.get().saturating_sub(1)), BTreeMap::new());
+    let mut damaged = Vec::new();
     while after < to {
-        let range = ReadRange::Topic(topic.number, after);
-        after = match ledger.log().read(range, PAGE).await {
-            Err(LogError::Trimmed(earliest)) => Sequence(earliest.get().saturating_sub(1)).max(after.next()),
-            Err(LogError::Damaged(_)) => after.next(),
-            page => {
-                let page = page.map_err(read_failed)?;
+        match read_page(ledger, topic.number, &mut after, PAGE).await? {
+            TopicPage::Intact(page) => {
                 let Some(last) = page.last() else { break };
                 for record in page.iter().filter(|record| record.header.sequence <= to) {
                     if let Some(key) = original_of(record) {
                         copies.entry(key).or_insert(record.header.sequence);
                     }
                 }
-                last.header.sequence
+                after = last.header.sequence;
             }
-        };
+            TopicPage::Damaged(header) => {
+                after = header.sequence;
+                damaged.extend((header.sequence <= to).then_some(header.sequence));
+            }
+        }
     }
-    Ok(copies.into_iter().collect())
+    Ok(GroupRange { copies: copies.into_iter().collect(), damaged })
 }
 
 /// Appends copies of the events, or only counts them; returns their number, and which events are damaged. The reply is
@@ -203,6 +202,8 @@ struct RepeatEvents {
     /// The first copy of each event that has copies in the range: the sequence that identifies it, and the copy's
     /// sequence.
     copies: Vec<(Sequence, Sequence)>,
+    /// The damaged events of the range.
+    damaged: Vec<Sequence>,
     dry_run: bool,
 }
 
@@ -216,18 +217,27 @@ impl RepeatEvents {
         };
         self.copies.iter().filter(|(key, _)| is_meant(*key)).copied().collect()
     }
+
+    /// The damaged events that the group has finished.
+    fn finished_damaged(&self, decision: &Decision<'_>) -> Vec<Sequence> {
+        let key = |sequence| ClaimKey { handler: self.group.clone(), topic: self.number.0, sequence };
+        let claims = decision.claims();
+        self.damaged.iter().filter(|sequence| claims.is_repeatable(&key(**sequence))).copied().collect()
+    }
 }
 
 impl Command for RepeatEvents {
-    /// The number of these events.
-    type Answer = u64;
+    /// The number of these events, and which of them are damaged: they are given up when it is their turn.
+    type Answer = RepublishOutcome;
 
-    fn decide(&self, decision: &mut Decision<'_>) -> Result<u64> {
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<RepublishOutcome> {
         let Self { group, number, from, to, dry_run, .. } = self;
         if decision.claims().generation(group, number.0).is_none() {
             return Err(Error::invalid("/name", "There is no shared group of this name that divides the topic."));
         }
         let copies = self.finished_copies(decision);
+        let mut damaged = self.finished_damaged(decision);
+        let damaged_count = damaged.len() as u64;
         let count = decision.claims().finished_count(group, number.0, *from, *to) + copies.len() as u64;
         if count > 0 && !dry_run {
             let mut parts = copies.chunks(COPIES_PER_ENTRY);
@@ -237,10 +247,13 @@ impl Command for RepeatEvents {
                 decision.add_entry(Entry::EventsRepeated { group, topic, from: *from, to: *to, copies })?;
             }
         }
-        Ok(count)
+        damaged.truncate(limits::DAMAGED_NAMED_MAX);
+        Ok(RepublishOutcome { count: count.saturating_sub(damaged_count), damaged })
     }
 
     fn bytes(&self) -> usize {
-        self.group.len() + self.copies.len() * size_of::<(Sequence, Sequence)>()
+        self.group.len()
+            + self.copies.len() * size_of::<(Sequence, Sequence)>()
+            + self.damaged.len() * size_of::<Sequence>()
     }
 }

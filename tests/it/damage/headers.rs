@@ -8,7 +8,7 @@ use contract::api::*;
 use contract::{
     BulkResolveOutcome, BulkResolveRequest, ClaimAnswer, ClaimError, ClaimFailure, ClaimOrder, Completion,
     DeadLetterFilter, GroupReset, Kind, NewClaim, NewConsumer, NewHandler, NewProjection, Offset, ReadOffset,
-    RedriveRequest, ResetTo, Sequence,
+    RedriveRequest, RepublishOutcome, RepublishRequest, ResetTo, Sequence,
 };
 use event_broker::{Broker, Clock, ManualClock};
 use reqwest::Method;
@@ -238,23 +238,50 @@ async fn a_range_with_a_damaged_event_is_republished_once_and_the_event_is_named
     }
 }
 
-#[tokio::test]
-async fn a_shared_group_gives_a_damaged_event_up_and_goes_on_with_other_aggregates() {
-    // Event 25 belongs to the aggregate of 4, 11, 18 and 32; event 26 to the next one.
-    let (_folder, broker) = damaged(&[1, 25, 26], async |_| ()).await;
-    let member = NewConsumer::new("billing", topic_id("default")).shared();
-    let member = broker.create_consumer(member).await.unwrap();
+/// A member of a shared group.
+async fn join(broker: &Broker) -> Uuid {
+    let member = NewConsumer::new(HANDLER, topic_id("default")).shared();
+    broker.create_consumer(member).await.unwrap().id
+}
+
+/// Finishes everything that the member is handed; returns the sequences.
+async fn finish_all(broker: &Broker, member: Uuid) -> Vec<u64> {
     let mut done = Vec::new();
     loop {
-        let page = broker.read_as(member.id, ReadOffset::Earliest, 100).await.unwrap();
+        let page = broker.read_as(member, ReadOffset::Earliest, 100).await.unwrap();
         if page.items.is_empty() {
-            break;
+            return done;
         }
         for claim in page.claims {
             done.push(claim.sequence.0);
             broker.complete_claim(&claim.id, Completion::of(claim.token), None).await.unwrap();
         }
     }
+}
+
+#[tokio::test]
+async fn the_response_names_the_damaged_events_that_a_group_is_handed_again() {
+    let all_done = async |broker: &Broker| {
+        let member = join(broker).await;
+        assert_eq!(finish_all(broker, member).await.len(), EVENTS as usize);
+    };
+    let (_folder, broker) = damaged(&[25], all_done).await;
+    let order = RepublishRequest::to_group(HANDLER, Sequence(20), Sequence(30));
+    let outcome = broker.republish(&topic_id("default"), order).await.unwrap();
+    assert_eq!(outcome, RepublishOutcome { count: 10, damaged: vec![Sequence(25)] });
+    let member = join(&broker).await;
+    let mut again = finish_all(&broker, member).await;
+    again.sort_unstable();
+    assert_eq!(again, [20, 21, 22, 23, 24, 26, 27, 28, 29, 30]);
+    assert_eq!(open_letters(&broker).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_shared_group_gives_a_damaged_event_up_and_goes_on_with_other_aggregates() {
+    // Event 25 belongs to the aggregate of 4, 11, 18 and 32; event 26 to the next one.
+    let (_folder, broker) = damaged(&[1, 25, 26], async |_| ()).await;
+    let member = join(&broker).await;
+    let mut done = finish_all(&broker, member).await;
     done.sort_unstable();
     // A dead letter holds its aggregate: 1, 8, 15 … and what lies behind 25 and 26 in theirs.
     let expected: Vec<_> =
@@ -266,7 +293,7 @@ async fn a_shared_group_gives_a_damaged_event_up_and_goes_on_with_other_aggregat
     assert_eq!(shown, [(1, "damaged"), (25, "damaged"), (26, "damaged")]);
     assert!(letters[1].event_error.as_ref().unwrap().contains("sequence 25"), "{:?}", letters[1]);
     broker.discard(letters[1].id, "damaged".to_owned(), None).await.unwrap();
-    let page = broker.read_as(member.id, ReadOffset::Earliest, 100).await.unwrap();
+    let page = broker.read_as(member, ReadOffset::Earliest, 100).await.unwrap();
     assert_eq!(page.items[0].sequence, Sequence(32));
 }
 

@@ -17,5 +17,7 @@ async fn a_test_delivery_may_take_as_long_as_its_receiver_has() {
     assert_eq!(server.post("/v1/subscriptions", &new).await.0, 201);
     let (status, attempt) = server.post("/v1/subscriptions/mail:test", &json!({})).await;
     assert_eq!((status.as_u16(), &attempt["error"]["class"]), (200, &json!("timeout")), "{attempt}");
-    assert_eq!(server.post("/v1/subscriptions", &json!({"timeoutSeconds": 301})).await.0, 422);
+    let too_long = json!({"code": "slow", "topic": TOPIC, "target": target, "timeoutSeconds": 301});
+    let (status, problem) = server.post("/v1/subscriptions", &too_long).await;
+    assert_eq!((status.as_u16(), &problem["errors"][0]["pointer"]), (422, &json!("/timeoutSeconds")), "{problem}");
 }
