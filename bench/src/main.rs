@@ -82,6 +82,10 @@ enum Section {
     Claims,
     /// Deliveries to a receiver on this machine, and publishing beside jobs that wait.
     Dispatch,
+    /// Deliveries beside a receiver that never responds, in the same pool.
+    Hanging,
+    /// A shared group with a hundred and with a thousand waiting members.
+    Groups,
     /// Every section that measures over HTTP: the next six.
     Http,
     /// One event to a request, on 1 to 256 connections, beside a bare handler and durable-streams.
@@ -151,7 +155,7 @@ type Measure = fn(&mut Run<'_>, &mut Report) -> Outcome;
 
 /// The sections of a run, in the order that lets them share one history.
 fn chosen(section: Section) -> Vec<(&'static str, Measure)> {
-    let disk: [(Section, &'static str, Measure); 11] = [
+    let disk: [(Section, &'static str, Measure); 13] = [
         (Section::Publish, "publish", sections::publish::measure),
         (Section::SlowDisk, "slow-disk", sections::publish::measure_slow_disk),
         (Section::Append, "append", sections::append::measure),
@@ -163,6 +167,8 @@ fn chosen(section: Section) -> Vec<(&'static str, Measure)> {
         (Section::Postgres, "postgres", sections::postgres::measure),
         (Section::Claims, "claims", sections::claims::measure),
         (Section::Dispatch, "dispatch", sections::dispatch::measure),
+        (Section::Hanging, "hanging", sections::dispatch::hanging::measure),
+        (Section::Groups, "groups", sections::groups::measure),
     ];
     let http: [(Section, &'static str, Measure); 6] = [
         (Section::HttpPublish, "http-publish", sections::http::publish::measure),

@@ -66,9 +66,12 @@ pub struct DeadLetter {
     /// Who resolved it, when and why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<DeadLetterResolution>,
-    /// The event itself; absent once retention has removed it.
+    /// The event itself; absent if it cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<Box<RawValue>>,
+    /// Why the event cannot be read: it is damaged on disk, or was removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_error: Option<String>,
 }
 
 /// How a dead letter was resolved.

@@ -106,6 +106,9 @@ pub struct DispatchJob {
     /// The id of its dead letter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dead_letter: Option<Uuid>,
+    /// Why the event cannot be delivered: it is damaged on disk, or was removed. Then only its header is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_error: Option<String>,
     /// When its event was stored, or the task was created.
     pub created_at: Timestamp,
 }

@@ -73,7 +73,7 @@ pub use read::{
     Aggregate, AggregateEvents, AggregateRead, EventFilter, EventPage, LogPage, LogRead, ReadOffset, TopicRead,
 };
 pub use replay::{BlockedGroup, GroupActions, NewReplay, Replay, ReplayBound, ReplayOutcome};
-pub use republish::{CompactRequest, EventCount, RepublishRequest, RepublishTarget, TrimRequest};
+pub use republish::{CompactRequest, EventCount, RepublishOutcome, RepublishRequest, RepublishTarget, TrimRequest};
 pub use schema_version::{NewVersion, RegisteredVersion, SchemaType, SchemaVersion, VersionStatus};
 pub use segment::{Segment, TopicSegments};
 pub use sequence::{AggregateSequence, FencingToken, Generation, Offset, Position, Sequence};

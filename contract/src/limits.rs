@@ -152,6 +152,8 @@ pub const IN_FLIGHT_MAX: u32 = 10_000;
 pub const GROUP_BACKLOG_MAX: usize = 1_000_000;
 /// Most events one request may publish again, or hand to a group again.
 pub const REPUBLISH_EVENTS_MAX: u64 = 100_000;
+/// Most damaged events that the response to one such request names.
+pub const DAMAGED_NAMED_MAX: usize = 100;
 /// Finishing tokens remembered per handler and topic, of events that were claimed more than once.
 pub const FINISHING_TOKENS_KEPT: usize = 10_000;
 /// Sequences below a topic's trim for which a handler's finished events are remembered, for republished copies of them: at most

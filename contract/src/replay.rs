@@ -66,7 +66,7 @@ pub struct GroupActions {
 }
 
 /// The result of a request to replay.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplayOutcome {
     /// How many events are delivered again, or would be.
@@ -77,6 +77,9 @@ pub struct ReplayOutcome {
     /// The id of the replay, unless events were only counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replay: Option<Uuid>,
+    /// Events of the range that are damaged on disk; of very many, the first ones. They are not counted: their deliveries fail.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<Sequence>,
 }
 
 /// A running replay.

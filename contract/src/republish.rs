@@ -81,6 +81,18 @@ pub struct CompactRequest {
     pub erase: bool,
 }
 
+/// The result of a request to republish.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RepublishOutcome {
+    /// How many events were published again, or would be.
+    pub count: u64,
+    /// Events of the range that are damaged on disk; of very many, the first ones. They are not counted: a copy cannot be made
+    /// of them, and their deliveries fail.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<Sequence>,
+}
+
 /// A number of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventCount {

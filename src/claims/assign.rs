@@ -3,10 +3,11 @@
 //! - The same decision as for any claim, except for the order, which the group keeps itself.
 
 use super::claim_decision::{ClaimRequest, ClaimVerdict, OrderedBy, decide_claim};
+use super::dead_letter::give_up;
 use super::order::AggregateReads;
 use super::policy::ClaimDefaults;
-use crate::ledger::{ClaimKey, ClaimRow, Decision, RegisteredTopic};
-use contract::{NewHandler, Result, Sequence};
+use crate::ledger::{ClaimKey, ClaimRow, Decision, Entry, RegisteredTopic};
+use contract::{ClaimError, NewHandler, Result, Sequence};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -59,5 +60,15 @@ impl MemberOffer {
             ClaimVerdict::Claimed(row) => Some(row),
             ClaimVerdict::Done | ClaimVerdict::Stale | ClaimVerdict::Held(_) | ClaimVerdict::NeedsRead(_) => None,
         })
+    }
+
+    /// Gives up an event that cannot be handed out, if it could be worked on: it becomes a dead letter of the handler.
+    pub(crate) fn give_up(&self, offer: OfferedEvent, error: ClaimError, decision: &mut Decision<'_>) -> Result<()> {
+        if self.claim_for_member(offer, decision)?.is_none() {
+            return Ok(());
+        }
+        let (key, topic) = (self.key(offer.key), &self.topic.topic.definition.id);
+        decision.add_entry(Entry::ClaimFailed { claim: key.clone(), error: error.clone(), retry_at: None })?;
+        give_up(&key, topic, offer.event, error, false, decision)
     }
 }

@@ -8,14 +8,14 @@ use super::claim_decision::{ClaimEvents, ClaimRequest, ClaimVerdict, OrderedBy};
 use super::order::{self, AggregateReads};
 use super::policy::ClaimDefaults;
 use super::{Claims, UNKNOWN_OWNER, check_name, view};
-use crate::events::original_of;
+use crate::events::{damage_detail, find_event, original_of};
 use crate::ledger::{ClaimKey, Ledger, ReplyRecorder, changed_concurrently, decide_while_unknown, read_failed};
 use crate::logs::{LocatedTopic, LogRef};
 use contract::{
     ClaimAnswer, ClaimOutcome, Error, Kind, NewClaim, Result, Sequence, Timestamp, TopicId, Violation, limits,
 };
 use futures_util::future::join_all;
-use log::{ReadLimit, ReadRange, Record, RecordHeader};
+use log::{LogError, ReadLimit, ReadRange, Record, RecordHeader};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -341,9 +341,25 @@ impl Claims<'_> {
     async fn read_event(&self, located: &LocatedTopic, sequence: Sequence) -> Result<FoundEvent> {
         let range = ReadRange::Topic(located.topic.number, Sequence(sequence.get().saturating_sub(1)));
         let log = self.context.logs.ledger(&located.log).log();
-        let page = log.read(range, ReadLimit { records: 1, bytes: 0 }).await.map_err(read_failed)?;
+        let one = ReadLimit { records: 1, bytes: 0 };
+        let page = match log.read(range, one).await {
+            Err(LogError::Damaged(_)) => return self.damaged_event(located, sequence).await,
+            page => page.map_err(read_failed)?,
+        };
         let record = page.first().filter(|record| record.header.sequence == sequence);
         Ok(FoundEvent::of(located, record.ok_or_else(|| Error::not_found("event"))?))
+    }
+
+    /// A damaged event can be claimed by its header, unless it may be a copy: what it is a copy of is in the body.
+    async fn damaged_event(&self, located: &LocatedTopic, sequence: Sequence) -> Result<FoundEvent> {
+        let ledger = self.context.logs.ledger(&located.log);
+        match find_event(ledger, located.topic.number, sequence).await? {
+            Some(found) if found.header().facets.is_some_and(|facets| facets.idempotency.is_some()) => {
+                Ok(FoundEvent { located: located.clone(), header: *found.header(), key: sequence })
+            }
+            Some(_) => Err(Error::new(Kind::Unavailable, damage_detail(sequence)).with_retry_after(60)),
+            None => Err(Error::not_found("event")),
+        }
     }
 }
 

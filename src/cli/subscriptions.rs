@@ -152,6 +152,8 @@ async fn execute(ClientArgs { server, json, command: verb }: &ClientArgs<Subscri
             print(&mut output, json, &post(&client, id, "close-breaker", &json!({}), RequestRetry::Freely).await?)?;
         }
         SubscriptionsCommand::Test { id } => {
+            // The receiver may take longer than other requests do.
+            let client = server.client_without_timeout()?;
             let attempt = post(&client, id, "test", &json!({}), RequestRetry::Never).await?;
             print(&mut output, json, &attempt)?;
             return Ok(if is_delivered(&attempt) { ExitCode::SUCCESS } else { ExitCode::FAILURE });
@@ -167,7 +169,14 @@ async fn execute(ClientArgs { server, json, command: verb }: &ClientArgs<Subscri
             }
             let more = if member(&replayed, "countIsLowerBound") == "true" { " or more" } else { "" };
             let count = format!("{}{more}", member(&replayed, "count"));
-            if json { output.json(&replayed)? } else { output.line(&count)? }
+            if json {
+                output.json(&replayed)?
+            } else {
+                output.line(&count)?
+            }
+            if let (false, Some(damaged)) = (json, replayed.get("damaged")) {
+                print_note(&format_args!("damaged on disk, not delivered: {}", cell_text(damaged)));
+            }
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -11,7 +11,7 @@ mod decide;
 mod redrivable;
 
 use crate::dispatch::attempts_of;
-use crate::events::{CallerContext, removed, stored_at};
+use crate::events::{CallerContext, damage_detail, is_damage, removed, stored_at};
 use crate::ledger::{
     DeadLetterRange, DeadLetterRow, DeadLetterSortKey, Ledger, ReplyRecorder, answer_or_repeat, changed_concurrently,
     decide_until_known,
@@ -19,11 +19,11 @@ use crate::ledger::{
 use crate::logs::LogRef;
 use contract::{
     BulkResolveOutcome, BulkResolveRequest, Cursor, DeadLetter, DeadLetterCount, DeadLetterFilter, DeadLetterSummary,
-    Error, Event, NewEvent, Page, RedriveOverride, RedriveRequest, Result, Sequence, StoredEvent, Timestamp, Violation,
-    limits,
+    Error, Event, Kind, NewEvent, Page, RedriveOverride, RedriveRequest, Result, Sequence, StoredEvent, Timestamp,
+    Violation, limits,
 };
 use decide::{CorrectedEvent, LetterAction, ResolveLetter, ResolveLetters, ResolveOutcome};
-use log::{LogError, TopicNumber};
+use log::TopicNumber;
 use redrivable::redrivable;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -38,6 +38,14 @@ const LETTERS_PER_DECISION: usize = 100;
 const GONE: &str = "The event is not stored any more, so it cannot be tried again; discard the letter.";
 /// The operator of a resolution if the request names none.
 const UNKNOWN_CALLER: &str = "unknown";
+
+/// The event of a dead letter that is shown.
+#[derive(Clone)]
+enum LetterEvent {
+    Stored(StoredEvent),
+    /// Why it cannot be read.
+    Unreadable(String),
+}
 
 /// The dead letters of all logs, on behalf of one caller.
 pub(crate) struct DeadLetters<'a> {
@@ -119,7 +127,11 @@ impl DeadLetters<'_> {
             let (ledger, row) = self.find(id).await?;
             decide::check_open(&row)?;
             check_lane(&ledger, &row)?;
-            let Some(stored) = self.event_of(&ledger, &row).await? else {
+            let stored = self.event_of(&ledger, &row).await.map_err(|error| match is_damage(&error) {
+                true => damaged(&row, error),
+                false => error,
+            })?;
+            let Some(stored) = stored else {
                 return Err(removed(&ledger, TopicNumber(row.letter.number), GONE).await);
             };
             let change = match redrive.changes.as_ref().and_then(|changes| corrected(&stored, changes).transpose()) {
@@ -129,11 +141,12 @@ impl DeadLetters<'_> {
             if redrive.dry_run {
                 decide::check_open(&row)?;
                 check_lane(&ledger, &row)?;
-                let shown = DeadLetter { attempts: attempts_of(&ledger, &row), ..letter_view(&row, Some(&stored)) };
+                let attempts = attempts_of(&ledger, &row);
+                let shown = DeadLetter { attempts, ..letter_view(&row, &LetterEvent::Stored(stored)) };
                 return Ok(ControlFlow::Break(shown));
             }
             let action = LetterAction::Redrive { reason: redrive.reason.clone(), change };
-            self.resolve(&ledger, id, action, (Some(stored), recorder)).await.map(answer_or_repeat)
+            self.resolve(&ledger, id, action, (LetterEvent::Stored(stored), recorder)).await.map(answer_or_repeat)
         })
         .await
     }
@@ -159,15 +172,13 @@ impl DeadLetters<'_> {
         ledger: &Ledger,
         id: Uuid,
         action: LetterAction,
-        (event, recorder): (Option<StoredEvent>, &ReplyRecorder<DeadLetter>),
+        (event, recorder): (LetterEvent, &ReplyRecorder<DeadLetter>),
     ) -> Result<Option<DeadLetter>> {
         // Read before the decision: a redriven job may be tried again at once.
         let known = ledger.dead_letters().get(id).cloned();
         let attempts = known.map(|row| attempts_of(ledger, &row)).unwrap_or_default();
         let view_of = move |outcome: &ResolveOutcome| match outcome {
-            ResolveOutcome::Done(row) => {
-                Some(DeadLetter { attempts: attempts.clone(), ..letter_view(row, event.as_ref()) })
-            }
+            ResolveOutcome::Done(row) => Some(DeadLetter { attempts: attempts.clone(), ..letter_view(row, &event) }),
             ResolveOutcome::Stale => None,
         };
         let view_for_reply = view_of.clone();
@@ -261,10 +272,12 @@ impl DeadLetters<'_> {
     }
 
     /// The event of a dead letter that is shown or discarded: neither needs it, so a damaged one is left out.
-    async fn event_to_show(&self, ledger: &Ledger, row: &DeadLetterRow) -> Result<Option<StoredEvent>> {
+    async fn event_to_show(&self, ledger: &Ledger, row: &DeadLetterRow) -> Result<LetterEvent> {
         match self.event_of(ledger, row).await {
-            Err(error) if is_damage(&error) => Ok(None),
-            event => event,
+            Ok(Some(event)) => Ok(LetterEvent::Stored(event)),
+            Ok(None) => Ok(LetterEvent::Unreadable("The event was removed from the topic.".to_owned())),
+            Err(error) if is_damage(&error) => Ok(LetterEvent::Unreadable(damage_detail(row.letter.sequence))),
+            Err(error) => Err(error),
         }
     }
 
@@ -284,18 +297,28 @@ impl DeadLetters<'_> {
 
     async fn view(&self, ledger: &Ledger, row: &DeadLetterRow) -> Result<DeadLetter> {
         let event = self.event_to_show(ledger, row).await?;
-        Ok(DeadLetter { attempts: attempts_of(ledger, row), ..letter_view(row, event.as_ref()) })
+        Ok(DeadLetter { attempts: attempts_of(ledger, row), ..letter_view(row, &event) })
     }
 }
 
+/// The refusal to redrive a dead letter whose event is damaged.
+fn damaged(row: &DeadLetterRow, error: Error) -> Error {
+    let detail =
+        format!("{} Until then it cannot be tried again; discard the letter.", damage_detail(row.letter.sequence));
+    Error::new(Kind::Unavailable, detail).with_source(error).with_retry_after(60)
+}
+
 /// A dead letter as the API shows it, with its event.
-fn letter_view(row: &DeadLetterRow, event: Option<&StoredEvent>) -> DeadLetter {
+fn letter_view(row: &DeadLetterRow, event: &LetterEvent) -> DeadLetter {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct CorrelationMember {
         correlation_id: Option<String>,
     }
-    let text = event.and_then(|event| std::str::from_utf8(&event.text).ok());
+    let (text, event_error) = match event {
+        LetterEvent::Stored(event) => (std::str::from_utf8(&event.text).ok(), None),
+        LetterEvent::Unreadable(why) => (None, Some(why.clone())),
+    };
     let correlated = text.and_then(|text| serde_json::from_str::<CorrelationMember>(text).ok());
     let dead_letter = &row.letter;
     DeadLetter {
@@ -314,6 +337,7 @@ fn letter_view(row: &DeadLetterRow, event: Option<&StoredEvent>) -> DeadLetter {
         created_at: Timestamp::from_millis(row.at),
         resolution: row.resolution.clone(),
         event: text.and_then(|text| RawValue::from_string(text.to_owned()).ok()),
+        event_error,
     }
 }
 
@@ -329,12 +353,6 @@ fn corrected(stored: &StoredEvent, changes: &RedriveOverride) -> Result<Option<N
     let id = Some(Uuid::new_v4());
     let renamed = NewEvent { cloud_event_id: None, deduplication_id: None, ..NewEvent::from(old) };
     Ok(Some(NewEvent { id, causation_id, data, ..renamed }))
-}
-
-/// Whether an event could not be read because it is damaged.
-fn is_damage(error: &Error) -> bool {
-    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<LogError>());
-    matches!(source, Some(LogError::Damaged(_)))
 }
 
 const fn sum(one: BulkResolveOutcome, other: BulkResolveOutcome) -> BulkResolveOutcome {

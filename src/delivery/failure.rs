@@ -45,6 +45,8 @@ classes! {
     Auth = "auth";
     /// The event could not be put into the format asked for.
     Payload = "payload";
+    /// The event is damaged on disk, and cannot be read.
+    Damaged = "damaged";
     /// A redirect; none is followed.
     Http3xx = "http_3xx";
     /// The receiver refuses the request.

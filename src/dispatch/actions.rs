@@ -3,8 +3,9 @@
 //! - An action that does not fit the job's status is refused and changes nothing.
 //! - The dead letter of the job is resolved in the same append.
 
+use super::job_event::{EventCondition, JobEvent};
 use super::job_view::{JobSnapshot, JobSubject};
-use super::jobs::{DispatchJobs, JobRef, is_removed, job_record};
+use super::jobs::{DispatchJobs, JobRef};
 use crate::ledger::{
     Command, Decision, DispatchFact, Entry, EventDigest, JobEnd, JobKey, JobRow, JobSlot, JobState, ReplyRecorder,
     StoredTask, TaskRow,
@@ -39,12 +40,12 @@ impl DispatchJobs<'_> {
         let subject = match self.job_ref(id)? {
             JobRef::Task(ledger, task) => JobSubject::Task(ledger, task),
             JobRef::Event(lane, sequence) => {
-                let record = job_record(&lane, sequence).await?.ok_or_else(|| Error::not_found("job"))?;
-                if verb == JobAction::Retry && is_removed(&record) {
-                    return Err(removed());
+                let event = self.job_event(&lane, sequence).await?.ok_or_else(|| Error::not_found("job"))?;
+                if verb == JobAction::Retry {
+                    check_deliverable(&event)?;
                 }
-                self.check_is_job(&lane, &record)?;
-                JobSubject::Event(Box::new((lane, record)))
+                self.check_is_job(&lane, &event)?;
+                JobSubject::Event(Box::new((lane, event)))
             }
         };
         let now = self.job_snapshot(&subject);
@@ -85,7 +86,7 @@ impl DispatchJobs<'_> {
 
 /// What each action would do to a job with this status that blocks its group, with so many jobs waiting behind it.
 pub(super) fn available_actions(
-    (status, is_removed): (JobStatus, bool),
+    (status, condition): (JobStatus, EventCondition),
     waiting: u64,
     is_lower_bound: bool,
 ) -> GroupActions {
@@ -95,7 +96,8 @@ pub(super) fn available_actions(
         1 => format!("the one behind it {one}"),
         count => format!("the {count} behind it {many}"),
     };
-    let is_possible = |verb| fits(verb, status) && !(is_removed && verb == JobAction::Retry);
+    let is_deliverable = condition == EventCondition::Intact;
+    let is_possible = |verb| fits(verb, status) && (is_deliverable || verb != JobAction::Retry);
     let say = |verb, what: &str, then: String| is_possible(verb).then(|| format!("{what}; {then}."));
     let (waits, goes) =
         (then("waits until it is delivered", "wait until it is delivered"), then("goes on in order", "go on in order"));
@@ -130,10 +132,15 @@ fn wrong_status() -> Error {
     Error::new(Kind::InvalidState, "The job's status does not allow this; look at the job again.")
 }
 
-fn removed() -> Error {
-    let detail =
-        "The event of the job was removed from the topic, so it cannot be delivered; cancel or complete the job.";
-    Error::new(Kind::InvalidState, detail)
+/// Refuses to retry a job whose event cannot be delivered.
+fn check_deliverable(event: &JobEvent) -> Result<()> {
+    match event.error() {
+        None => Ok(()),
+        Some(why) => {
+            let detail = format!("{why} It cannot be delivered; cancel or complete the job.");
+            Err(Error::new(Kind::InvalidState, detail))
+        }
+    }
 }
 
 struct ActOnJob {
@@ -247,7 +254,8 @@ mod tests {
 
     #[test]
     fn what_a_verb_would_do_is_said_of_none_one_and_many() {
-        let cancel = |waiting| available_actions((JobStatus::Error, false), waiting, false).cancel.unwrap();
+        let cancel =
+            |waiting| available_actions((JobStatus::Error, EventCondition::Intact), waiting, false).cancel.unwrap();
         for (waiting, end) in [
             (0, "; nothing waits behind it."),
             (1, "; the one behind it goes on in order."),
@@ -255,10 +263,12 @@ mod tests {
         ] {
             assert!(cancel(waiting).ends_with(end), "{}", cancel(waiting));
         }
-        let many = available_actions((JobStatus::Error, false), 5, true).cancel.unwrap();
+        let many = available_actions((JobStatus::Error, EventCondition::Intact), 5, true).cancel.unwrap();
         assert!(many.ends_with("; those behind it, 5 or more, go on in order."), "{many}");
-        assert!(available_actions((JobStatus::Completed, false), 1, false).retry.is_none());
-        let removed = available_actions((JobStatus::Error, true), 1, false);
-        assert!(removed.retry.is_none() && removed.cancel.is_some());
+        assert!(available_actions((JobStatus::Completed, EventCondition::Intact), 1, false).retry.is_none());
+        for condition in [EventCondition::Removed, EventCondition::Damaged] {
+            let gone = available_actions((JobStatus::Error, condition), 1, false);
+            assert!(gone.retry.is_none() && gone.cancel.is_some());
+        }
     }
 }

@@ -1,8 +1,10 @@
 //! Blocked message groups: which job blocks which group, and how many jobs wait behind it.
 
 use super::actions::available_actions;
+use super::job_event::EventCondition;
 use super::job_list::SCANNED_MAX;
-use super::jobs::{DispatchJobs, EventLane, is_removed, job_id, job_record, read, record_at};
+use super::jobs::{DispatchJobs, EventLane, job_id, read};
+use crate::events::TopicPage;
 use crate::filters::FilterStats;
 use crate::ledger::{JobKey, Ledger, SubscriptionRow};
 use crate::subscriptions::EventSummary;
@@ -24,8 +26,8 @@ struct BlockedHead {
     floor: Sequence,
     since: i64,
     status: JobStatus,
-    /// Whether the event of that job was removed.
-    is_removed: bool,
+    /// Whether the event of that job can be delivered.
+    condition: EventCondition,
     waiting: u64,
 }
 
@@ -61,7 +63,7 @@ impl DispatchJobs<'_> {
             since: Timestamp::from_millis(it.since),
             waiting: it.waiting,
             waiting_is_lower_bound: is_lower_bound,
-            verbs: available_actions((it.status, it.is_removed), it.waiting, is_lower_bound),
+            verbs: available_actions((it.status, it.condition), it.waiting, is_lower_bound),
         });
         let next = next.map(|sequence| Cursor::After(sequence.to_string()));
         Ok(Page { items: items.collect(), next, prev: None })
@@ -100,15 +102,15 @@ impl DispatchJobs<'_> {
                     None if !is_behind => None,
                     None => {
                         left -= 1;
-                        let record = record_at(lane, sequence).await?;
-                        record.and_then(|record| EventSummary::at(&record.body)?.group())
+                        let event = self.job_event(lane, sequence).await?;
+                        event.and_then(|event| EventSummary::at(&event.record.body)?.group())
                     }
                 };
                 let Some(group) = group.filter(|group| seen.insert(group.clone()) && is_behind) else { continue };
-                let Some(record) = job_record(lane, sequence).await? else { continue };
-                let (status, is_removed) = (self.view(lane, &record).status, is_removed(&record));
+                let Some(event) = self.job_event(lane, sequence).await? else { continue };
+                let (status, condition) = (self.view(lane, &event).status, event.condition);
                 let (lane, head, since) = (lane.lane, sequence, row.since);
-                groups.push(BlockedHead { group, lane, head, floor: head, since, status, is_removed, waiting: 0 });
+                groups.push(BlockedHead { group, lane, head, floor: head, since, status, condition, waiting: 0 });
             }
             tokio::task::yield_now().await;
         }
@@ -142,7 +144,14 @@ impl DispatchJobs<'_> {
             groups.iter().enumerate().map(|(place, it)| (it.group.clone(), place)).collect();
         let (mut failures, mut left) = (FilterStats::default(), SCANNED_MAX);
         while left > 0 {
-            let page = read(lane, &mut after).await?;
+            let page = match read(lane, &mut after).await? {
+                TopicPage::Intact(page) => page,
+                // Its group is not known. It waits for no other job: it is given up when its turn comes.
+                TopicPage::Damaged(header) => {
+                    (after, left) = (header.sequence, left - 1);
+                    continue;
+                }
+            };
             let Some(last) = page.last().map(|record| record.header.sequence) else { return Ok(true) };
             for record in &page {
                 let group = EventSummary::at(&record.body).and_then(|summary| summary.group());
@@ -160,6 +169,6 @@ impl DispatchJobs<'_> {
             after = last;
             tokio::task::yield_now().await;
         }
-        Ok(read(lane, &mut after).await?.is_empty())
+        Ok(matches!(read(lane, &mut after).await?, TopicPage::Intact(page) if page.is_empty()))
     }
 }

@@ -6,15 +6,15 @@
 //! - After a start, lanes with similar offsets form a cohort, and each cohort starts at its own offset: so no lane
 //!   waits for one that is far behind. A cohort that catches up with the one ahead of it joins it.
 
+use super::feeder_page::{DamagedEvent, FeederPage};
 use super::lane::{CachedEvent, EventArrival, LaneKey, NewJob};
-use super::lane_filter::{EarlierFilter, earlier_match};
+use super::lane_filter::{EarlierFilter, earlier_match, earlier_may_match};
 use super::planner::Planner;
-use crate::events::unreadable;
 use crate::filters::FilterStats;
-use crate::ledger::{DispatchRows, Ledger, tag};
-use crate::subscriptions::{CompiledSubscription, EventSummary, is_replaced};
+use crate::ledger::{DispatchRows, Ledger, Registry, tag};
+use crate::subscriptions::{CompiledSubscription, EventSummary, is_final, is_replaced};
 use contract::{DispatchMode, Result, Sequence};
-use log::{LogError, ReadLimit, ReadRange, Record, TopicNumber};
+use log::{ReadLimit, Record, TopicNumber};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -36,6 +36,13 @@ impl LaneReading {
     fn takes(&self, ledger: &Ledger, record: &Record, failures: &mut FilterStats) -> bool {
         earlier_match(&self.earlier, record, failures)
             && !is_replaced(ledger, &self.subscription.code, record, self.until.is_some())
+    }
+
+    /// Whether a damaged event may be a job: what only its body tells counts as met.
+    fn may_take(&self, ledger: &Ledger, DamagedEvent { header, event_type, .. }: &DamagedEvent) -> bool {
+        self.subscription.may_match(header, event_type.as_deref())
+            && earlier_may_match(&self.earlier, header, event_type.as_deref())
+            && !(self.until.is_some() && is_final(ledger, &self.subscription.code, header))
     }
 }
 
@@ -147,7 +154,7 @@ impl TopicFeeder {
     /// Reads one page for each; true if there is more to read.
     pub(super) async fn step(
         &mut self,
-        ledger: &Ledger,
+        (ledger, types): (&Ledger, &Registry),
         number: TopicNumber,
         tail: Sequence,
         planner: &mut Planner,
@@ -156,19 +163,19 @@ impl TopicFeeder {
         let (mut moved, mut failed) = (false, None);
         for key in self.lagging.iter().copied().collect::<Vec<_>>() {
             // A lane that cannot be read for delays no other one.
-            match self.catch_up(ledger, (number, tail), key, planner, now).await {
+            match self.catch_up((ledger, types), (number, tail), key, planner, now).await {
                 Ok(has_moved) => moved |= has_moved,
                 Err(error) => failed = Some(error),
             }
         }
-        match self.advance_cohort(ledger, (number, tail), 0, planner, now).await {
+        match self.advance_cohort((ledger, types), (number, tail), 0, planner, now).await {
             Ok(has_moved) => moved |= has_moved,
             Err(error) => failed = Some(error),
         }
         if self.cohorts.len() > 1 {
             // One of the others per step, so that the first one is not delayed.
             self.next_cohort = self.next_cohort % (self.cohorts.len() - 1) + 1;
-            match self.advance_cohort(ledger, (number, tail), self.next_cohort, planner, now).await {
+            match self.advance_cohort((ledger, types), (number, tail), self.next_cohort, planner, now).await {
                 Ok(has_moved) => moved |= has_moved,
                 Err(error) => failed = Some(error),
             }
@@ -180,7 +187,7 @@ impl TopicFeeder {
     /// Reads one page for a cohort; true if it moved.
     async fn advance_cohort(
         &mut self,
-        ledger: &Ledger,
+        (ledger, types): (&Ledger, &Registry),
         (number, tail): (TopicNumber, Sequence),
         place: usize,
         planner: &mut Planner,
@@ -189,12 +196,17 @@ impl TopicFeeder {
         let Some(mut scanned) = self.cohorts.get(place).map(|cohort| cohort.scanned).filter(|it| *it < tail) else {
             return Ok(false);
         };
-        let page = read(ledger, number, &mut scanned).await?;
-        let Some(last) = page.last().map(|record| record.header.sequence) else { return Ok(false) };
+        let page = FeederPage::read(ledger, types, number, &mut scanned).await?;
+        let Some(last) = page.last() else { return Ok(false) };
         let mut cohort = self.cohorts.remove(place);
         let mut failures = FilterStats::default();
-        for record in &page {
-            self.offer_to_all(&mut cohort, ledger, record, planner, &mut failures, now);
+        match &page {
+            FeederPage::Intact(page) => {
+                for record in page {
+                    self.offer_to_all(&mut cohort, ledger, record, planner, &mut failures, now);
+                }
+            }
+            FeederPage::Damaged(event) => self.offer_damaged_to_all(&mut cohort, ledger, event, planner, now),
         }
         cohort.scanned = last;
         if !cohort.lanes.is_empty() {
@@ -236,21 +248,52 @@ impl TopicFeeder {
         };
         let sequence = record.header.sequence;
         for key in wanted.iter().filter(|key| cohort.lanes.contains(key)).copied().collect::<Vec<_>>() {
-            let Some(reading) = self.lanes.get(&key) else { continue };
-            let is_behind = planner.scanned(key).is_some_and(|scanned| scanned >= sequence);
-            if is_behind || reading.until.is_some_and(|until| sequence > until) {
-                continue;
-            }
-            if !planner.has_room(key, now) {
-                planner.set_scanned(key, Sequence(sequence.get().saturating_sub(1)));
-                cohort.lanes.remove(&key);
-                self.lagging.insert(key);
-                continue;
-            }
+            let Some(reading) = self.reading_for(cohort, key, sequence, planner, now) else { continue };
             if reading.subscription.matches_filter(record, failures) && reading.takes(ledger, record, failures) {
                 offer(&ledger.dispatch(), key, &reading.subscription, record, planner, now);
             }
         }
+    }
+
+    /// Offers a damaged event to the lanes that may match it: its delivery fails, so that a person learns of it.
+    fn offer_damaged_to_all(
+        &mut self,
+        cohort: &mut LaneCohort,
+        ledger: &Ledger,
+        event: &DamagedEvent,
+        planner: &mut Planner,
+        now: i64,
+    ) {
+        for key in cohort.lanes.iter().copied().collect::<Vec<_>>() {
+            if self.lanes.get(&key).is_none_or(|reading| !reading.may_take(ledger, event)) {
+                continue;
+            }
+            let Some(reading) = self.reading_for(cohort, key, event.header.sequence, planner, now) else { continue };
+            event.offer(&ledger.dispatch(), key, &reading.subscription, planner, now);
+        }
+    }
+
+    /// How a lane of a cohort reads, if this event is ahead of it. A lane without room leaves the cohort.
+    fn reading_for(
+        &mut self,
+        cohort: &mut LaneCohort,
+        key: LaneKey,
+        sequence: Sequence,
+        planner: &mut Planner,
+        now: i64,
+    ) -> Option<&LaneReading> {
+        let reading = self.lanes.get(&key)?;
+        let is_behind = planner.scanned(key).is_some_and(|scanned| scanned >= sequence);
+        if is_behind || reading.until.is_some_and(|until| sequence > until) {
+            return None;
+        }
+        if !planner.has_room(key, now) {
+            planner.set_scanned(key, Sequence(sequence.get().saturating_sub(1)));
+            cohort.lanes.remove(&key);
+            self.lagging.insert(key);
+            return None;
+        }
+        Some(reading)
     }
 
     fn look_up(&mut self, type_tag: u64, record: &Record) -> Arc<Vec<LaneKey>> {
@@ -264,7 +307,7 @@ impl TopicFeeder {
     /// Reads one page for a lane that lags behind; true if it moved.
     async fn catch_up(
         &mut self,
-        ledger: &Ledger,
+        (ledger, types): (&Ledger, &Registry),
         (number, tail): (TopicNumber, Sequence),
         key: LaneKey,
         planner: &mut Planner,
@@ -287,7 +330,20 @@ impl TopicFeeder {
             return Ok(true);
         }
         let mut now_scanned = scanned;
-        let page = read(ledger, number, &mut now_scanned).await?;
+        let page = match FeederPage::read(ledger, types, number, &mut now_scanned).await? {
+            FeederPage::Intact(page) => page,
+            FeederPage::Damaged(event) => {
+                let sequence = event.header.sequence;
+                if sequence <= end {
+                    if reading.may_take(ledger, &event) {
+                        event.offer(&ledger.dispatch(), key, &reading.subscription, planner, now);
+                    }
+                    now_scanned = sequence;
+                }
+                planner.set_scanned(key, now_scanned);
+                return Ok(now_scanned > scanned);
+            }
+        };
         let mut failures = FilterStats::default();
         for record in page {
             let sequence = record.header.sequence;
@@ -301,19 +357,6 @@ impl TopicFeeder {
         }
         planner.set_scanned(key, now_scanned);
         Ok(now_scanned > scanned)
-    }
-}
-
-/// A page behind `scanned`, which skips removed events.
-async fn read(ledger: &Ledger, number: TopicNumber, scanned: &mut Sequence) -> Result<Vec<Record>> {
-    loop {
-        match ledger.log().read(ReadRange::Topic(number, *scanned), PAGE).await {
-            Err(LogError::Trimmed(earliest)) if earliest.get() > scanned.get() + 1 => {
-                *scanned = Sequence(earliest.get() - 1);
-            }
-            Err(error) => return Err(unreadable(ledger, ReadRange::Topic(number, *scanned), error).await),
-            Ok(page) => return Ok(page),
-        }
     }
 }
 

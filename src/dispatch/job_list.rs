@@ -5,8 +5,10 @@
 //! - Only jobs that were delivered or have not begun are found by reading the topic. One request reads a bounded part
 //!   of it; the cursor says how far.
 
+use super::job_event::JobEvent;
 use super::job_list_builder::{JobListBuilder, place, task_place};
-use super::jobs::{DispatchJobs, EventLane, job_record, lane_of, read, removed_through};
+use super::jobs::{DispatchJobs, EventLane, lane_of, read, removed_through};
+use crate::events::TopicPage;
 use crate::filters::FilterStats;
 use crate::ledger::{JobEnd, JobKey, JobState, KnownJob, Ledger, SubscriptionRow};
 use contract::{Cursor, DispatchJob, Error, JobFilter, JobStatus, Kind, Page, Result, Sequence};
@@ -98,9 +100,9 @@ impl DispatchJobs<'_> {
 
     /// The job of one event in a lane, if it is one.
     async fn list_event(&self, lane: &EventLane, sequence: Sequence, list: &mut JobListBuilder<'_>) -> Result<()> {
-        let Some(record) = job_record(lane, sequence).await? else { return Ok(()) };
-        if self.check_is_job(lane, &record).is_ok() {
-            list.add(place(lane.lane, sequence), self.view(lane, &record));
+        let Some(event) = self.job_event(lane, sequence).await? else { return Ok(()) };
+        if self.check_is_job(lane, &event).is_ok() {
+            list.add(place(lane.lane, sequence), self.view(lane, &event));
         }
         Ok(())
     }
@@ -151,8 +153,8 @@ impl DispatchJobs<'_> {
                     continue;
                 }
                 list.note_scanned(place(lane.lane, sequence));
-                if let Some(record) = job_record(lane, sequence).await? {
-                    list.add(place(lane.lane, sequence), self.view(lane, &record));
+                if let Some(event) = self.job_event(lane, sequence).await? {
+                    list.add(place(lane.lane, sequence), self.view(lane, &event));
                 }
             }
             after = last;
@@ -166,7 +168,18 @@ impl DispatchJobs<'_> {
         let mut after = list.behind(lane.lane).max(from);
         let mut failures = FilterStats::default();
         while !list.is_full() {
-            let page = read(lane, &mut after).await?;
+            let page = match read(lane, &mut after).await? {
+                TopicPage::Intact(page) => page,
+                TopicPage::Damaged(header) => {
+                    if lane.replay.is_some_and(|replay| header.sequence > replay.to) {
+                        return Ok(());
+                    }
+                    list.note_scanned(place(lane.lane, header.sequence));
+                    self.list_event(lane, header.sequence, list).await?;
+                    after = header.sequence;
+                    continue;
+                }
+            };
             let Some(last) = page.last().map(|record| record.header.sequence) else { return Ok(()) };
             for record in &page {
                 let sequence = record.header.sequence;
@@ -179,7 +192,7 @@ impl DispatchJobs<'_> {
                     None => return Ok(()),
                 };
                 if is_job || self.context.is_in_flight(JobKey { lane: lane.lane, sequence }) {
-                    list.add(place(lane.lane, sequence), self.view(lane, record));
+                    list.add(place(lane.lane, sequence), self.view(lane, &JobEvent::intact(record.clone())));
                 }
             }
             after = last;

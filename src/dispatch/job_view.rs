@@ -2,13 +2,13 @@
 //!
 //! - Pure, so that a decision can show the job as it changes it.
 
+use super::job_event::JobEvent;
 use super::job_list_builder::StatusFacts;
-use super::jobs::{EventLane, is_removed, job_id};
+use super::jobs::{EventLane, job_id};
 use super::reconcile::task_expires;
 use crate::ledger::{EventDigest, JobKey, JobRow, JobSlot, JobState, Ledger, TASKS, TaskRow};
 use crate::subscriptions::EventSummary;
 use contract::{DispatchJob, JobAttempt, JobDeferral, JobKind, Timestamp};
-use log::Record;
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -16,7 +16,7 @@ use uuid::Uuid;
 #[derive(Clone)]
 pub(super) enum JobSubject {
     /// An event in a lane.
-    Event(Box<(EventLane, Record)>),
+    Event(Box<(EventLane, JobEvent)>),
     Task(Arc<Ledger>, TaskRow),
 }
 
@@ -70,7 +70,7 @@ impl JobSubject {
 
     pub(super) const fn key(&self) -> JobKey {
         match self {
-            Self::Event(it) => JobKey { lane: it.0.lane, sequence: it.1.header.sequence },
+            Self::Event(it) => JobKey { lane: it.0.lane, sequence: it.1.record.header.sequence },
             Self::Task(_, task) => JobKey { lane: TASKS, sequence: task.number },
         }
     }
@@ -78,7 +78,7 @@ impl JobSubject {
     /// The id of the event or the task.
     pub(super) const fn event(&self) -> Uuid {
         match self {
-            Self::Event(it) => Uuid::from_u128(it.1.header.id),
+            Self::Event(it) => Uuid::from_u128(it.1.record.header.id),
             Self::Task(_, task) => task.id,
         }
     }
@@ -86,13 +86,13 @@ impl JobSubject {
     /// What the job's row is to keep of its event; a task has none.
     pub(super) fn digest(&self) -> Option<EventDigest> {
         match self {
-            Self::Event(it) if !is_removed(&it.1) => {
-                let record = &it.1;
+            Self::Event(it) => {
+                let record = it.1.readable()?;
                 let bytes = u32::try_from(record.body.len()).unwrap_or(u32::MAX);
                 let group = EventSummary::at(&record.body).and_then(|event| event.group());
                 Some(EventDigest { arrived: record.header.time, bytes, group })
             }
-            Self::Event(_) | Self::Task(..) => None,
+            Self::Task(..) => None,
         }
     }
 
@@ -105,7 +105,8 @@ impl JobSubject {
     }
 }
 
-fn event_view(lane: &EventLane, record: &Record, snapshot: JobSnapshot) -> DispatchJob {
+fn event_view(lane: &EventLane, event: &JobEvent, snapshot: JobSnapshot) -> DispatchJob {
+    let record = &event.record;
     let (sequence, time) = (record.header.sequence, record.header.time);
     let definition = &lane.row.definition;
     let ages_from = lane.replay.map_or(lane.row.created_at, |replay| replay.at).max(time);
@@ -136,6 +137,7 @@ fn event_view(lane: &EventLane, record: &Record, snapshot: JobSnapshot) -> Dispa
         expires_at: Some(Timestamp::from_millis(expires)),
         deferred,
         dead_letter,
+        event_error: event.error(),
         created_at: Timestamp::from_millis(time),
     }
 }
@@ -168,6 +170,7 @@ fn task_view(row: &TaskRow, snapshot: JobSnapshot) -> DispatchJob {
         expires_at: Some(Timestamp::from_millis(expires)),
         deferred,
         dead_letter,
+        event_error: None,
         created_at: Timestamp::from_millis(row.at),
     }
 }

@@ -5,14 +5,15 @@
 //! Lists are the business of `job_list`, blocked message groups of `blocked_groups`, filters of `lane_filter`.
 
 use super::DispatchContext;
+use super::job_event::{EventCondition, JobEvent};
 use super::job_view::{JobSnapshot, JobSubject};
 use super::lane_filter::LaneFilters;
-use crate::events::EventReader;
+use crate::events::{EventReader, FoundEvent, TopicPage, find_event, read_page, type_by_header};
 use crate::filters::FilterStats;
-use crate::ledger::{JobKey, JobRow, JobSlot, LaneProgress, Ledger, ReplayRow, SubscriptionRow, TaskRow, read_failed};
+use crate::ledger::{JobKey, JobSlot, LaneProgress, Ledger, ReplayRow, SubscriptionRow, TaskRow, read_failed};
 use crate::logs::Logs;
 use crate::subscriptions::SecretVault;
-use contract::{DispatchJob, Error, Position, ProducerId, Result, Sequence};
+use contract::{DispatchJob, Error, ProducerId, Result, Sequence};
 use log::{LogError, ReadLimit, ReadRange, Record, RecordHeader, TopicNumber};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -54,9 +55,9 @@ impl DispatchJobs<'_> {
         match self.job_ref(id)? {
             JobRef::Task(ledger, task) => Ok(self.view_task(&ledger, &task)),
             JobRef::Event(lane, sequence) => {
-                let record = job_record(&lane, sequence).await?.ok_or_else(not_found)?;
-                self.check_is_job(&lane, &record)?;
-                Ok(self.view(&lane, &record))
+                let event = self.job_event(&lane, sequence).await?.ok_or_else(not_found)?;
+                self.check_is_job(&lane, &event)?;
+                Ok(self.view(&lane, &event))
             }
         }
     }
@@ -78,17 +79,49 @@ impl DispatchJobs<'_> {
     }
 
     /// Refuses an event that is not a job of a lane.
-    pub(super) fn check_is_job(&self, lane: &EventLane, record: &Record) -> Result<()> {
+    pub(super) fn check_is_job(&self, lane: &EventLane, event: &JobEvent) -> Result<()> {
         let filters = self.filters(lane)?;
-        if self.context.is_in_flight(JobKey { lane: lane.lane, sequence: record.header.sequence }) {
+        let header = &event.record.header;
+        if self.context.is_in_flight(JobKey { lane: lane.lane, sequence: header.sequence }) {
             return Ok(());
         }
+        let event_type = self.type_by_header(header);
         let rows = lane.ledger.dispatch();
         let of = rows.lane(lane.lane).ok_or_else(not_found)?;
-        match lane.is_job(&filters, of, record, &mut FilterStats::default()) {
-            true => Ok(()),
-            false => Err(not_found()),
-        }
+        let is_job = match event.condition {
+            EventCondition::Damaged => lane.may_be_job(&filters, of, header, event_type.as_deref()),
+            // Of a removed one the job has a row, which is sufficient.
+            EventCondition::Intact | EventCondition::Removed => {
+                lane.is_job(&filters, of, &event.record, &mut FilterStats::default())
+            }
+        };
+        if is_job { Ok(()) } else { Err(not_found()) }
+    }
+
+    /// The event of a job; `None` if it was removed and the job is over. One that was given up is shown without its event, as
+    /// it may block its message group, and a person can cancel or complete it.
+    pub(super) async fn job_event(&self, lane: &EventLane, sequence: Sequence) -> Result<Option<JobEvent>> {
+        let topic = TopicNumber(lane.row.number);
+        let found = find_event(&lane.ledger, topic, sequence).await?;
+        let slot = || lane.ledger.dispatch().lane(lane.lane).and_then(|of| of.slot(sequence));
+        Ok(match found {
+            Some(FoundEvent::Intact(record)) => Some(JobEvent::intact(record)),
+            Some(FoundEvent::Damaged(header)) => Some(self.damaged_event(&header, slot().as_ref())),
+            None => match slot() {
+                Some(JobSlot::Open(row)) => Some(JobEvent::removed(topic, sequence, &row)),
+                Some(JobSlot::Ended(_)) | None => None,
+            },
+        })
+    }
+
+    /// A damaged event, whose job has this slot.
+    pub(super) fn damaged_event(&self, header: &RecordHeader, slot: Option<&JobSlot>) -> JobEvent {
+        JobEvent::damaged(*header, self.type_by_header(header).as_deref(), slot)
+    }
+
+    /// The name of an event's type, if it is registered: a damaged event does not tell it.
+    pub(super) fn type_by_header(&self, header: &RecordHeader) -> Option<String> {
+        type_by_header(&self.logs.default_ledger().registry(), header)
     }
 
     /// The filters of a lane.
@@ -98,8 +131,8 @@ impl DispatchJobs<'_> {
     }
 
     /// A job as it is shown.
-    pub(super) fn view(&self, lane: &EventLane, record: &Record) -> DispatchJob {
-        self.current_view(&JobSubject::Event(Box::new((lane.clone(), record.clone()))))
+    pub(super) fn view(&self, lane: &EventLane, event: &JobEvent) -> DispatchJob {
+        self.current_view(&JobSubject::Event(Box::new((lane.clone(), event.clone()))))
     }
 
     /// A task as it is shown.
@@ -132,8 +165,22 @@ impl EventLane {
         record: &Record,
         failures: &mut FilterStats,
     ) -> bool {
-        let is_in_range = self.replay.is_none_or(|replay| record.header.sequence <= replay.to);
-        is_in_range && filters.is_job(progress, record, failures)
+        self.is_in_range(record.header.sequence) && filters.is_job(progress, record, failures)
+    }
+
+    /// Whether a damaged event may be one.
+    pub(super) fn may_be_job(
+        &self,
+        filters: &LaneFilters,
+        progress: &LaneProgress,
+        header: &RecordHeader,
+        event_type: Option<&str>,
+    ) -> bool {
+        self.is_in_range(header.sequence) && filters.may_be_job(progress, header, event_type)
+    }
+
+    fn is_in_range(&self, sequence: Sequence) -> bool {
+        self.replay.is_none_or(|replay| sequence <= replay.to)
     }
 }
 
@@ -149,67 +196,16 @@ fn not_found() -> Error {
     Error::not_found("job")
 }
 
-/// The event of a job; `None` if it was removed.
-pub(super) async fn record_at(lane: &EventLane, sequence: Sequence) -> Result<Option<Record>> {
-    let range = ReadRange::Topic(TopicNumber(lane.row.number), Sequence(sequence.get().saturating_sub(1)));
-    match lane.ledger.log().read(range, ReadLimit { records: 1, bytes: 0 }).await {
-        Ok(page) => Ok(page.into_iter().next().filter(|record| record.header.sequence == sequence)),
-        Err(LogError::Trimmed(_)) => Ok(None),
-        Err(error) => Err(read_failed(error)),
-    }
-}
-
-/// The same; where the event was removed and the job given up, what the job's row keeps of the event. Such a job is shown, as it
-/// may block its message group, and a person can cancel or complete it.
-pub(super) async fn job_record(lane: &EventLane, sequence: Sequence) -> Result<Option<Record>> {
-    if let Some(record) = record_at(lane, sequence).await? {
-        return Ok(Some(record));
-    }
-    let row = lane.ledger.dispatch().lane(lane.lane).and_then(|of| of.slot(sequence));
-    Ok(match row {
-        Some(JobSlot::Open(row)) => Some(removed_event(lane, sequence, &row)),
-        Some(JobSlot::Ended(_)) | None => None,
-    })
-}
-
-/// A removed event, as far as it is known: its type is not.
-fn removed_event(lane: &EventLane, sequence: Sequence, row: &JobRow) -> Record {
-    let digest = row.digest.as_ref();
-    let header = RecordHeader {
-        position: Position::ZERO,
-        topic: TopicNumber(lane.row.number),
-        sequence,
-        time: digest.map_or(row.since, |digest| digest.arrived),
-        id: row.event.as_u128(),
-        facets: None,
-    };
-    let group = digest.and_then(|digest| digest.group.as_ref());
-    let body = serde_json::json!({"type": "", "messageGroup": group});
-    Record { header, body: body.to_string().into() }
-}
-
 /// The last event behind `start` that was removed with all before it; `start` if none was.
 pub(super) async fn removed_through(lane: &EventLane, start: Sequence) -> Result<Sequence> {
     let range = ReadRange::Topic(TopicNumber(lane.row.number), start);
-    match lane.ledger.log().read(range, ReadLimit { records: 1, bytes: 0 }).await {
+    match lane.ledger.log().headers(range, ReadLimit { records: 1, bytes: 0 }).await {
         Err(LogError::Trimmed(earliest)) => Ok(Sequence(earliest.get().saturating_sub(1)).max(start)),
         page => page.map(|_| start).map_err(read_failed),
     }
 }
 
-/// Whether this stands for an event that was removed.
-pub(super) const fn is_removed(record: &Record) -> bool {
-    record.header.facets.is_none()
-}
-
 /// A page of a lane's topic behind `after`, which skips removed events.
-pub(super) async fn read(lane: &EventLane, after: &mut Sequence) -> Result<Vec<Record>> {
-    loop {
-        match lane.ledger.log().read(ReadRange::Topic(TopicNumber(lane.row.number), *after), PAGE).await {
-            Err(LogError::Trimmed(earliest)) if earliest.get() > after.get() + 1 => {
-                *after = Sequence(earliest.get() - 1);
-            }
-            page => return page.map_err(read_failed),
-        }
-    }
+pub(super) async fn read(lane: &EventLane, after: &mut Sequence) -> Result<TopicPage> {
+    read_page(&lane.ledger, TopicNumber(lane.row.number), after, PAGE).await
 }

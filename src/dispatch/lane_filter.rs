@@ -8,7 +8,7 @@ use crate::filters::FilterStats;
 use crate::ledger::{JobInterest, LaneProgress, PastFilter, SubscriptionRow};
 use crate::subscriptions::CompiledSubscription;
 use contract::{Result, Sequence};
-use log::Record;
+use log::{Record, RecordHeader};
 use std::sync::Arc;
 
 /// A filter that a subscription had.
@@ -48,6 +48,13 @@ pub(super) fn earlier_match(earlier: &[EarlierFilter], record: &Record, failures
     known.all(|filter| filter.matches(record, failures))
 }
 
+/// The same of a damaged event: whether they may match it.
+pub(super) fn earlier_may_match(earlier: &[EarlierFilter], header: &RecordHeader, event_type: Option<&str>) -> bool {
+    let since_arrival = earlier.iter().filter(|filter| header.sequence <= filter.tail);
+    let mut known = since_arrival.filter_map(|filter| filter.compiled.as_ref());
+    known.all(|filter| filter.may_match(header, event_type))
+}
+
 impl LaneFilters {
     pub(super) fn new(row: &SubscriptionRow, past: &[PastFilter]) -> Result<Self> {
         Ok(Self { current: CompiledSubscription::without_secrets(row)?, earlier: EarlierFilter::all(past, row) })
@@ -55,17 +62,28 @@ impl LaneFilters {
 
     /// Whether an event is a job of a lane whose first job is behind `lane.start`.
     pub(super) fn is_job(&self, lane: &LaneProgress, record: &Record, failures: &mut FilterStats) -> bool {
-        let (first, end, current) = match lane.interest(record.header.sequence) {
+        self.is_job_if(lane, record.header.sequence, |filter| filter.matches(record, failures))
+    }
+
+    /// Whether a damaged event may be a job of a lane: what only its body tells counts as met.
+    pub(super) fn may_be_job(&self, lane: &LaneProgress, header: &RecordHeader, event_type: Option<&str>) -> bool {
+        self.is_job_if(lane, header.sequence, |filter| filter.may_match(header, event_type))
+    }
+
+    fn is_job_if(
+        &self,
+        lane: &LaneProgress,
+        sequence: Sequence,
+        mut is_matched_by: impl FnMut(&CompiledSubscription) -> bool,
+    ) -> bool {
+        let (first, end, current) = match lane.interest(sequence) {
             JobInterest::Job => return true,
-            _ if record.header.sequence <= lane.start => return false,
+            _ if sequence <= lane.start => return false,
             JobInterest::Filters { first, end, current } => (first, end, current),
         };
         let mut earlier = self.earlier.get(first..end).unwrap_or_default().iter();
         // Nothing is known to be a job by a filter that is not valid any more; where the current one decides, it is skipped.
-        let matches = |filter: Option<&CompiledSubscription>, failures: &mut FilterStats| {
-            filter.map_or(current, |filter| filter.matches(record, failures))
-        };
-        earlier.all(|filter| matches(filter.compiled.as_ref(), failures))
-            && (!current || self.current.matches(record, failures))
+        earlier.all(|filter| filter.compiled.as_ref().map_or(current, &mut is_matched_by))
+            && (!current || is_matched_by(&self.current))
     }
 }

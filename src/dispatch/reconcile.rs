@@ -5,11 +5,12 @@
 //! - Everything here can be rebuilt from the log, so a restart is no special case.
 
 use super::feeder::{LaneReading, group_of};
+use super::job_event::group_by_aggregate;
 use super::lane::{EventArrival, LaneKey, LaneRules, PlannedJob};
 use super::lane_filter::EarlierFilter;
 use super::send::LaneSource;
 use super::worker::{DispatchWorker, UnbuiltLane};
-use crate::events::stored_at;
+use crate::events::{FoundEvent, find_event};
 use crate::ledger::{
     DispatchRows, EventDigest, JobRow, JobSlot, JobState, Ledger, SubscriptionRow, TASKS, TaskRow, tag,
 };
@@ -149,7 +150,7 @@ impl DispatchWorker {
         self.feeders.retain(|_, feeder| !feeder.is_empty());
     }
 
-    /// A lane cannot be built: its secrets cannot be decrypted, or the events of its open jobs cannot be read. It waits, and
+    /// A lane cannot be built: its secrets cannot be decrypted, or the log cannot be read. It waits, and
     /// no other lane waits for it.
     fn postpone_lane(&mut self, wanted: &DesiredLane, error: &Error, now: i64) {
         let subscription = &wanted.row.definition.code;
@@ -308,11 +309,17 @@ pub(super) async fn row_event(
     if let Some(EventDigest { arrived, bytes, group }) = &row.digest {
         return Ok(Some((EventArrival { time: *arrived, bytes: *bytes }, group.as_deref().map(tag))));
     }
-    let stored = stored_at(ledger, topic, sequence).await?.filter(|event| event.sequence == sequence);
-    Ok(stored.map(|stored| {
-        let bytes = u32::try_from(stored.text.len()).unwrap_or(u32::MAX);
-        (EventArrival { time: stored.created_at.millis(), bytes }, group_of(&stored.text))
-    }))
+    Ok(match find_event(ledger, topic, sequence).await? {
+        Some(FoundEvent::Intact(record)) => {
+            let bytes = u32::try_from(record.body.len()).unwrap_or(u32::MAX);
+            Some((EventArrival { time: record.header.time, bytes }, group_of(&record.body)))
+        }
+        Some(FoundEvent::Damaged(header)) => {
+            let group = group_by_aggregate(ledger, &header).await;
+            Some((EventArrival { time: header.time, bytes: 0 }, group.as_deref().map(tag)))
+        }
+        None => None,
+    })
 }
 
 pub(super) fn row_job(

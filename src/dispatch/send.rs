@@ -1,12 +1,13 @@
 //! Sending: one job becomes one delivery, on a task of its own.
 
 use super::DispatchContext;
+use super::job_event::group_by_aggregate;
 use super::lane::{CachedEvent, LaneKey, PlannedJob};
 use crate::delivery::{AttemptOutcome, AttemptReport, DeliveryPayload, DeliveryRequest, ErrorClass};
-use crate::events::stored_at;
+use crate::events::{FoundEvent, damage_detail, find_event};
 use crate::ledger::{EventDigest, JobSlot, Ledger, TASKS, TaskRow};
 use crate::subscriptions::{CompiledSubscription, DeliverySettings, EventSummary};
-use contract::Timestamp;
+use contract::{Result, Sequence, Timestamp};
 use futures_util::FutureExt;
 use log::TopicNumber;
 use std::panic::AssertUnwindSafe;
@@ -93,14 +94,9 @@ pub(super) async fn send_event(
     token: u64,
 ) -> DeliveryResult {
     let target: Arc<str> = subscription.delivery.target.as_str().into();
-    let stored = match job.stored.take() {
-        Some(stored) => Ok(Some(stored)),
-        None => {
-            let found = stored_at(&ledger, topic, job.sequence).await;
-            found.map(|it| {
-                it.filter(|it| it.sequence == job.sequence).map(|it| CachedEvent { id: it.id, text: it.text })
-            })
-        }
+    let found = match job.stored.take() {
+        Some(stored) => Ok(Some(JobSource::Intact(stored))),
+        None => read_source(&ledger, topic, job.sequence).await,
     };
     drop(ledger);
     let source = LaneSource::Events { subscription: Arc::clone(&subscription), topic, replay };
@@ -115,8 +111,12 @@ pub(super) async fn send_event(
         target,
         result,
     };
-    let stored = match stored {
-        Ok(Some(stored)) => stored,
+    let stored = match found {
+        Ok(Some(JobSource::Intact(stored))) => stored,
+        Ok(Some(JobSource::Damaged { event, group })) => {
+            let digest = digest_of(&job, group);
+            return ended(event, Some(digest), JobResult::Attempted(event_damaged(job.sequence)));
+        }
         Ok(None) => return ended(Uuid::nil(), None, JobResult::Gone),
         Err(_) => return ended(Uuid::nil(), None, JobResult::Attempted(event_unreadable())),
     };
@@ -185,8 +185,13 @@ pub(super) async fn expire(
         (_, Some(event), _) => Ok(Some((event, None))),
         (LaneSource::Tasks, None, _) => Ok(None),
         (LaneSource::Events { topic, .. }, None, None) => {
-            let stored = stored_at(&ledger, *topic, job.sequence).await;
-            stored.map(|it| it.filter(|it| it.sequence == job.sequence).map(|it| (it.id, Some(group_at(&it.text)))))
+            let found = read_source(&ledger, *topic, job.sequence).await;
+            found.map(|found| {
+                found.map(|found| match found {
+                    JobSource::Intact(stored) => (stored.id, Some(group_at(&stored.text))),
+                    JobSource::Damaged { event, group } => (event, Some(group)),
+                })
+            })
         }
     };
     let (event, digest, result) = match found {
@@ -195,6 +200,29 @@ pub(super) async fn expire(
         Err(_) => (Uuid::nil(), None, JobResult::Attempted(event_unreadable())),
     };
     DeliveryResult { key, job, event, digest, began_at: now, token, source, target: "".into(), result }
+}
+
+/// The event of a job that is not in memory.
+enum JobSource {
+    Intact(CachedEvent),
+    /// Its body cannot be read; its group is that of its aggregate, if there is one.
+    Damaged {
+        event: Uuid,
+        group: Option<String>,
+    },
+}
+
+async fn read_source(ledger: &Ledger, topic: TopicNumber, sequence: Sequence) -> Result<Option<JobSource>> {
+    Ok(match find_event(ledger, topic, sequence).await? {
+        Some(FoundEvent::Intact(record)) => {
+            Some(JobSource::Intact(CachedEvent { id: Uuid::from_u128(record.header.id), text: record.body }))
+        }
+        Some(FoundEvent::Damaged(header)) => {
+            let group = group_by_aggregate(ledger, &header).await;
+            Some(JobSource::Damaged { event: Uuid::from_u128(header.id), group })
+        }
+        None => None,
+    })
 }
 
 /// What the row of a job keeps of its event.
@@ -258,6 +286,11 @@ fn internal_failure() -> AttemptReport {
 fn event_unreadable() -> AttemptReport {
     let later = AttemptOutcome::Deferred { after: Duration::from_secs(5) };
     failed_attempt(later, ErrorClass::Connect, "The event could not be read from the log.")
+}
+
+/// The event is damaged: no other attempt would read it, so the job is given up.
+fn event_damaged(sequence: Sequence) -> AttemptReport {
+    failed_attempt(AttemptOutcome::Failed { retryable: false }, ErrorClass::Damaged, &damage_detail(sequence))
 }
 
 /// An attempt that was not made, for a reason inside the broker.

@@ -217,13 +217,14 @@ impl DispatchWorker {
         self.update_rows_left(ledger, now);
         let (mut more, mut failed) = (false, None);
         let registry = ledger.registry();
+        let types = self.context.default.upgrade().map_or_else(|| Arc::clone(&registry), |default| default.registry());
         for (number, feeder) in &mut self.feeders {
             let number = TopicNumber(*number);
             let Some(tail) = registry.topic_numbered(number).map(|topic| topic.tail()) else { continue };
             let mut moves = true;
             for _ in 0..PAGES_PER_STEP {
                 // A topic that cannot be read delays no other one, and no job that is ready.
-                let stepped = feeder.step(ledger, number, tail, &mut self.planner, now).await;
+                let stepped = feeder.step((ledger, &types), number, tail, &mut self.planner, now).await;
                 moves = stepped.unwrap_or_else(|error| {
                     failed = Some(error);
                     false

@@ -7,6 +7,7 @@
 
 mod caller_context;
 pub(crate) mod cloud_event_id;
+mod damaged;
 mod envelope;
 mod fingerprint;
 mod import;
@@ -24,12 +25,13 @@ mod scan_start;
 mod split_by_log;
 
 pub(crate) use caller_context::CallerContext;
+pub(crate) use damaged::{FoundEvent, TopicPage, damage_detail, find_event, is_damage, read_page, type_by_header};
 pub(crate) use fingerprint::FingerprintBuilder;
 pub(crate) use import::CopyLock;
 pub(crate) use outcome::stored_event;
 pub(crate) use prepare::{PublishRules, destination, draft_of};
 pub(crate) use produced::{ProducedEvents, ProducedOutcome};
-pub(crate) use read::{EventReader, stored_at, unreadable};
+pub(crate) use read::{EventReader, stored_at};
 pub(crate) use removed::removed;
 pub(crate) use republish::{RepublishAs, RepublishEvents, original_of};
 pub(crate) use scan_start::before_earliest;

@@ -334,7 +334,7 @@ pub(crate) async fn stored_at(ledger: &Ledger, topic: TopicNumber, sequence: Seq
 
 /// The refusal of a read whose range begins with something unreadable. If that is a damaged event, it names the event and
 /// the offset to continue from.
-pub(crate) async fn unreadable(ledger: &Ledger, range: ReadRange, error: LogError) -> Error {
+pub(super) async fn unreadable(ledger: &Ledger, range: ReadRange, error: LogError) -> Error {
     if !matches!(error, LogError::Damaged(_)) {
         return read_failed(error);
     }

@@ -19,7 +19,7 @@ mod verdict_cache;
 use body_conditions::{BodyConditions, ParsedBody};
 use cel::CelProgram;
 use contract::{EventFilter, IdPattern, Identifier, Result};
-use log::Record;
+use log::{Record, RecordHeader};
 use verdict_cache::VerdictCache;
 
 /// A compiled filter; it can be shared between tasks.
@@ -75,6 +75,18 @@ impl CompiledFilter {
                 .is_none_or(|types| types.take(facets.subject_type_tag, || body.subject_type()))
             && self.conditions.as_ref().is_none_or(|conditions| conditions.are_met(&body))
             && self.program.as_ref().is_none_or(|program| failures.evaluate(program, body.text()))
+    }
+
+    /// Whether it may accept a record whose body cannot be read, by its header and the name of its type, if that is known:
+    /// whatever only the body tells counts as met.
+    #[must_use]
+    pub fn may_match(&self, header: &RecordHeader, event_type: Option<&str>) -> bool {
+        let Some(facets) = &header.facets else { return false };
+        let is_type =
+            |types: &TypePatterns| event_type.is_none_or(|event_type| types.take(facets.type_tag, || Some(event_type)));
+        self.takes_tenant(facets.tenant)
+            && self.types.as_ref().is_none_or(is_type)
+            && (self.subject_types.is_none() || facets.subject_type_tag != 0)
     }
 
     /// In a header, 0 stands for no tenant.

@@ -158,8 +158,12 @@ async fn custom_method(mut request: ApiRequest) -> HandlerResult<Reply> {
             let rotation: SecretRotation = optional_body(&mut request).await?;
             request.respond_with(Reply::ok, |recorder| writes.rotate_secret(id, rotation, recorder)).await
         }
-        // The reply is not stored: a client that repeats the request wants another delivery.
-        Some("test") => Ok(Reply::ok(&app.events().test_subscription(id).await?).without_storing()),
+        Some("test") => {
+            // The receiver has `timeoutSeconds`, which may be more than a request has.
+            let _permit = request.begin_wait()?;
+            // The reply is not stored: a client that repeats the request wants another delivery.
+            Ok(Reply::ok(&app.events().test_subscription(id).await?).without_storing())
+        }
         Some("replay") => {
             let replay: NewReplay = request.json().await?;
             request.respond_with(Reply::ok, |recorder| writes.replay_subscription(id, replay, recorder)).await

@@ -1,10 +1,14 @@
 //! The decisions about shared groups: that a group starts, and which events a member is handed.
 
 use crate::claims::{MemberOffer, OfferedEvent};
+use crate::events::damage_detail;
 use crate::ledger::{ClaimRow, Command, Decision, Entry, GroupKey};
-use contract::{Offset, Position, Result, Sequence, TopicId};
+use contract::{ClaimError, Offset, Position, Result, Sequence, TopicId};
 use log::TopicNumber;
 use uuid::Uuid;
+
+/// The error class of an event that is damaged on disk; the same as of a delivery.
+const DAMAGED: &str = "damaged";
 
 /// Makes a group distribute a topic, if it does not yet: after its committed offset, else after `offset`.
 pub(super) struct BeginSharing {
@@ -50,6 +54,8 @@ pub(super) struct AssignEvents {
     pub(super) generation: Position,
     pub(super) offering: MemberOffer,
     pub(super) offers: Vec<OfferedEvent>,
+    /// Events that are given up, because they cannot be read.
+    pub(super) damaged: Vec<OfferedEvent>,
     pub(super) passed: Vec<(Sequence, Sequence)>,
 }
 
@@ -74,6 +80,11 @@ impl Command for AssignEvents {
             let (group, runs) = (group.clone(), self.passed.clone());
             decision.add_entry(Entry::EventsPassed { group, topic, runs })?;
         }
+        for offer in &self.damaged {
+            let message = damage_detail(offer.sequence);
+            let error = ClaimError { class: DAMAGED.to_owned(), message };
+            self.offering.give_up(*offer, error, decision)?;
+        }
         let mut assigned = Vec::new();
         for offer in &self.offers {
             let mark = decision.mark();
@@ -93,6 +104,7 @@ impl Command for AssignEvents {
     }
 
     fn bytes(&self) -> usize {
-        self.offers.len() * (size_of::<OfferedEvent>() + self.offering.handler.len()) + self.passed.len() * 16
+        (self.offers.len() + self.damaged.len()) * (size_of::<OfferedEvent>() + self.offering.handler.len())
+            + self.passed.len() * 16
     }
 }

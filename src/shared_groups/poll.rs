@@ -8,6 +8,7 @@
 use super::decide::{AssignEvents, AssignOutcome, BeginSharing};
 use super::group::{MemberDemand, OfferedEvents, QueueTicket, SharedGroup};
 use super::poll_queue::WaitRole;
+use super::scan::FetchedEvents;
 use super::{PeerSource, SharedGroups};
 use crate::claims::{ClaimDefaults, MemberOffer, OfferedEvent, view};
 use crate::events::{EventReader, before_earliest, original_of, stored_event};
@@ -169,7 +170,7 @@ impl SharedPoll<'_> {
     /// Has an offer decided; `None` if the member got nothing, and should scan again.
     async fn assign(&self, mut offered: OfferedEvents) -> Result<Option<PolledEvents>> {
         let Some(generation) = offered.generation else { return Ok(None) };
-        let records = self.fetch(&offered.sequences).await?;
+        let FetchedEvents { records, damaged } = self.fetch(&offered.sequences).await?;
         let offers = records.iter().map(|record| {
             let RecordHeader { sequence, id, .. } = record.header;
             OfferedEvent { sequence, key: original_of(record).unwrap_or(sequence), event: Uuid::from_u128(id) }
@@ -179,10 +180,15 @@ impl SharedPoll<'_> {
             generation,
             offering: self.offering(),
             offers: offers.collect(),
+            damaged: damaged.iter().map(damaged_offer).collect(),
             passed: offered.passed.clone(),
         };
         let AssignOutcome::Assigned(assigned) = self.ledger.submit(command).await? else { return Ok(None) };
         offered.mark_decided();
+        for header in damaged {
+            tracing::error!(sequence = %header.sequence, group = self.consumer.consumer_group, topic = %self.consumer.topic,
+                "an event is damaged on disk and was given up; run `event-broker verify` on the data folder");
+        }
         Ok((!assigned.is_empty()).then(|| self.polled_events(records, assigned)))
     }
 
@@ -214,4 +220,10 @@ impl SharedPoll<'_> {
         let watermark = self.ledger.claims().group_progress(group, number).map(|progress| progress.watermark());
         EventPage { items, claims, next_offset: watermark.unwrap_or_default().into(), tail: self.topic.tail().into() }
     }
+}
+
+/// An event that is given up: its own sequence identifies it, since its body does not tell whether it is a copy.
+const fn damaged_offer(header: &RecordHeader) -> OfferedEvent {
+    let RecordHeader { sequence, id, .. } = *header;
+    OfferedEvent { sequence, key: sequence, event: Uuid::from_u128(id) }
 }

@@ -1,16 +1,17 @@
 //! The scan: the topic is read after what was scanned, through the group's filter, a page at a time.
 //!
 //! - One poll scans for all; a poll that waits for the lock finds what the one before has found.
+//! - A damaged event is found by its header, and given up when it is its turn: it is a dead letter of the group's handler, and
+//!   the group goes on with other aggregates.
 //! - Events that the filter does not match, removed events and copies of finished events are passed.
 
 use super::group::SharedGroup;
 use super::poll::SharedPoll;
-use crate::events::{original_of, unreadable};
+use crate::events::{TopicPage, original_of, read_page, type_by_header};
 use crate::filters::FilterStats;
-use crate::ledger::read_failed;
 use crate::memory::{reserve_page, shrink_page};
 use contract::{Position, Result, Sequence, limits};
-use log::{LogError, ReadLimit, ReadRange, Record};
+use log::{ReadLimit, Record, RecordHeader};
 
 /// How much is read at a time.
 const PAGE: ReadLimit = ReadLimit { records: 1024, bytes: 1024 * 1024 };
@@ -22,6 +23,13 @@ const NEAR: u64 = 32;
 struct ScanPoint {
     generation: Option<Position>,
     scanned: Sequence,
+}
+
+/// The events that a member is offered.
+pub(super) struct FetchedEvents {
+    pub(super) records: Vec<Record>,
+    /// Those that cannot be handed out.
+    pub(super) damaged: Vec<RecordHeader>,
 }
 
 /// What the backlog needs to know of a record.
@@ -69,26 +77,21 @@ impl SharedGroup {
     async fn scan_page(&self, poll: &SharedPoll<'_>, point: ScanPoint) -> Result<usize> {
         // Loaded before the log is read: what is at or below it is in the log, or removed.
         let tail = poll.topic.tail();
-        let (page, reached) =
-            match poll.ledger.log().read(ReadRange::Topic(poll.topic.number, point.scanned), PAGE).await {
-                Ok(page) => {
-                    let reached = page.last().map_or(tail, |record| record.header.sequence.min(tail));
-                    (page, reached)
-                }
-                Err(LogError::Trimmed(earliest)) => (Vec::new(), Sequence(earliest.get().saturating_sub(1)).min(tail)),
-                Err(error) => {
-                    return Err(
-                        unreadable(poll.ledger, ReadRange::Topic(poll.topic.number, point.scanned), error).await
-                    );
-                }
-            };
+        let page = read_page(poll.ledger, poll.topic.number, &mut point.scanned.clone(), PAGE).await?;
         tokio::task::yield_now().await;
         let mut failures = FilterStats::default();
-        let there = page.iter().filter(|record| record.header.sequence <= tail);
-        let seen: Vec<_> = there.map(|record| poll.inspect(record, &mut failures)).collect();
+        let (mut seen, reached) = match &page {
+            TopicPage::Intact(page) => {
+                let seen = page.iter().map(|record| poll.inspect(record, &mut failures)).collect::<Vec<_>>();
+                (seen, page.last().map_or(tail, |record| record.header.sequence.min(tail)))
+            }
+            TopicPage::Damaged(header) => (vec![poll.inspect_damaged(header)], header.sequence.min(tail)),
+        };
+        let examined = seen.len().max(1);
+        seen.retain(|event| event.sequence <= tail);
         poll.reader.count_failures(failures);
         self.ingest(poll, point, &seen, reached);
-        Ok(page.len().max(1))
+        Ok(examined)
     }
 
     fn ingest(&self, poll: &SharedPoll<'_>, point: ScanPoint, seen: &[ScannedEvent], reached: Sequence) {
@@ -127,9 +130,21 @@ impl SharedPoll<'_> {
         }
     }
 
-    /// The records of these events, in order, as many as fit in a response; removed ones are left out.
-    pub(super) async fn fetch(&self, sequences: &[Sequence]) -> Result<Vec<Record>> {
-        let mut records = Vec::with_capacity(sequences.len());
+    /// A damaged event is one of the group's if its header does not say otherwise. What it is a copy of is not known.
+    fn inspect_damaged(&self, header: &RecordHeader) -> ScannedEvent {
+        let event_type = type_by_header(&self.reader.logs.default_ledger().registry(), header);
+        ScannedEvent {
+            sequence: header.sequence,
+            aggregate: header.facets.and_then(|facets| Some(facets.aggregate?.key)),
+            is_taken: self.filter.is_empty() || self.filter.may_match(header, event_type.as_deref()),
+            key: header.sequence,
+        }
+    }
+
+    /// The records of these events, in order, as many as fit in a response; removed ones are left out. And those of them
+    /// that are damaged.
+    pub(super) async fn fetch(&self, sequences: &[Sequence]) -> Result<FetchedEvents> {
+        let (mut records, mut damaged) = (Vec::with_capacity(sequences.len()), Vec::new());
         let (mut bytes, bytes_max) = (0, reserve_page(sequences.len()).await?);
         for run in sequences.chunk_by(|one, next| next.get() - one.get() <= NEAR) {
             let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
@@ -137,10 +152,13 @@ impl SharedPoll<'_> {
             while after < *last && bytes < bytes_max {
                 let most = usize::try_from(last.get() - after.get()).unwrap_or(usize::MAX);
                 let limit = ReadLimit { records: most, bytes: bytes_max - bytes };
-                let page = match self.ledger.log().read(ReadRange::Topic(self.topic.number, after), limit).await {
-                    Err(LogError::Trimmed(_)) => break,
-                    Err(LogError::Damaged(_)) if !records.is_empty() => return Ok(records),
-                    page => page.map_err(read_failed)?,
+                let page = match read_page(self.ledger, self.topic.number, &mut after, limit).await? {
+                    TopicPage::Intact(page) => page,
+                    TopicPage::Damaged(header) => {
+                        after = header.sequence;
+                        damaged.extend(run.binary_search(&after).is_ok().then_some(header));
+                        continue;
+                    }
                 };
                 let Some(reached) = page.last().map(|record| record.header.sequence) else { break };
                 after = reached;
@@ -152,6 +170,6 @@ impl SharedPoll<'_> {
             }
         }
         shrink_page(bytes);
-        Ok(records)
+        Ok(FetchedEvents { records, damaged })
     }
 }

@@ -16,7 +16,7 @@ use contract::{
     DeliveryAuth, DeliveryFormat, DispatchMode, EventFilter, Identifier, IsoDuration, NewSubscription, Result,
     TypeBinding, default_retry_schedule,
 };
-use log::Record;
+use log::{Record, RecordHeader};
 use serde::Deserialize;
 use std::time::Duration;
 use uuid::Uuid;
@@ -190,6 +190,12 @@ impl CompiledSubscription {
     pub(crate) fn matches(&self, record: &Record, failures: &mut FilterStats) -> bool {
         let by_type = || EventSummary::at(&record.body).is_some_and(|summary| self.matches_type(&summary.event_type));
         (self.types.is_empty() || by_type()) && self.matches_filter(record, failures)
+    }
+
+    /// Whether a damaged event may match, by its header and its type, if that is known: whatever the body decides counts as
+    /// met, so that no event is passed over because it is damaged.
+    pub(crate) fn may_match(&self, header: &RecordHeader, event_type: Option<&str>) -> bool {
+        event_type.is_none_or(|event_type| self.matches_type(event_type)) && self.filter.may_match(header, event_type)
     }
 
     fn matches_version(&self, text: &[u8]) -> bool {

@@ -22,7 +22,7 @@ pub(crate) use compiled::{CompiledSubscription, DEFAULT_POOL, DeliverySettings, 
 pub(crate) use decide::check_pool;
 pub(crate) use operational_events::{AnnounceTarget, OperationalEvent, announce};
 pub(crate) use pools::pool_of;
-pub(crate) use replay::is_replaced;
+pub(crate) use replay::{is_final, is_replaced};
 pub(crate) use validate::{host as check_host, task as check_task};
 pub use vault::KEY_FILE;
 pub(crate) use vault::SecretVault;

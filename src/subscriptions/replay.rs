@@ -3,19 +3,23 @@
 //! Counting reads a bounded part of the topic; a longer replay is started all the same, and the response says that the
 //! count is a lower bound.
 //!
+//! A damaged event is named in the response and does not stop the replay; its delivery fails, as a dead letter.
+//!
 //! A replay is a lane of its own, apart from live traffic: it keeps ids and the order of message groups, and uses only
 //! a share of the pool.
 
 use super::decide::{StartReplay, StartReplays};
 use super::{CompiledSubscription, Subscriptions, millis_from};
-use crate::events::original_of;
+use crate::events::{TopicPage, original_of, read_page, type_by_header};
 use crate::filters::FilterStats;
-use crate::ledger::{Ledger, RegisteredTopic, ReplyRecorder, SubscriptionRow, read_failed};
+use crate::ledger::{Ledger, RegisteredTopic, Registry, ReplyRecorder, SubscriptionRow, read_failed};
 use crate::logs::LocatedTopic;
 use contract::{
-    Error, EventCount, NewReplay, ReplayBound, ReplayOutcome, RepublishRequest, Result, Sequence, Timestamp,
+    Error, NewReplay, ReplayBound, ReplayOutcome, RepublishOutcome, RepublishRequest, Result, Sequence, Timestamp,
+    limits,
 };
-use log::{LogError, ReadLimit, ReadRange, Record, RecordHeader, RecordQuery, TopicNumber};
+use log::{ReadLimit, Record, RecordHeader, RecordQuery, TopicNumber};
+use std::collections::BTreeSet;
 use uuid::Uuid;
 
 /// A page of events.
@@ -35,14 +39,18 @@ impl Subscriptions<'_> {
         let topic = topic.ok_or_else(|| Error::not_found("topic"))?;
         let (from, to) = replay_range(&ledger, &topic, order).await?;
         let subscription = CompiledSubscription::without_secrets(&row)?;
-        let (count, is_all) = count(&ledger, &topic, (from, to), &subscription, self.counted_max).await?;
-        let mut replayed = ReplayOutcome { count, count_is_lower_bound: !is_all, replay: None };
-        if order.dry_run || (count == 0 && is_all) {
+        let types = self.context.logs.default_ledger().registry();
+        let counted = count((&ledger, &types), &topic, (from, to), &subscription, self.counted_max).await?;
+        let (is_all, is_empty) = (counted.is_all, counted.count == 0 && counted.damaged.is_empty());
+        let CountedEvents { count, damaged, .. } = counted;
+        let mut replayed = ReplayOutcome { count, count_is_lower_bound: !is_all, replay: None, damaged };
+        if order.dry_run || (is_empty && is_all) {
             return Ok(replayed);
         }
         let replay = Uuid::new_v4();
         replayed.replay = Some(replay);
-        let recorder = recorder.map_answer(move |()| Some(Ok(replayed)));
+        let answer = replayed.clone();
+        let recorder = recorder.map_answer(move |()| Some(Ok(answer.clone())));
         ledger.submit_recording(StartReplay { id: replay, subscription: row.id, from, to }, recorder).await?;
         Ok(replayed)
     }
@@ -55,8 +63,8 @@ impl Subscriptions<'_> {
         &self,
         LocatedTopic { log: place, topic }: &LocatedTopic,
         order: &RepublishRequest,
-        recorder: &ReplyRecorder<EventCount>,
-    ) -> Result<EventCount> {
+        recorder: &ReplyRecorder<RepublishOutcome>,
+    ) -> Result<RepublishOutcome> {
         let ledger = self.context.logs.ledger(place);
         let is_meant = |row: &&SubscriptionRow| {
             let name = order.name.as_deref();
@@ -67,19 +75,23 @@ impl Subscriptions<'_> {
             return Err(Error::invalid("/name", "is no subscription of this topic"));
         }
         let (from, to) = (order.from, order.to.min(topic.tail()));
-        let (mut replays, mut all) = (Vec::new(), 0);
+        let types = self.context.logs.default_ledger().registry();
+        let (mut replays, mut all, mut damaged) = (Vec::new(), 0, BTreeSet::new());
         for row in rows {
             // The range of a request is bounded, so all of it can be counted.
-            let (wanted, _) =
-                count(ledger, topic, (from, to), &CompiledSubscription::without_secrets(&row)?, u64::MAX).await?;
-            all += wanted;
-            if wanted > 0 {
+            let subscription = CompiledSubscription::without_secrets(&row)?;
+            let wanted = count((ledger, &types), topic, (from, to), &subscription, u64::MAX).await?;
+            all += wanted.count;
+            if wanted.count > 0 || !wanted.damaged.is_empty() {
                 replays.push(StartReplay { id: Uuid::new_v4(), subscription: row.id, from, to });
             }
+            damaged.extend(wanted.damaged);
         }
-        let counted = EventCount { count: all };
+        let damaged = damaged.into_iter().take(limits::DAMAGED_NAMED_MAX).collect();
+        let counted = RepublishOutcome { count: all, damaged };
         if !order.dry_run && !replays.is_empty() {
-            let recorder = recorder.map_answer(move |()| Some(Ok(counted)));
+            let answer = counted.clone();
+            let recorder = recorder.map_answer(move |()| Some(Ok(answer.clone())));
             ledger.submit_recording(StartReplays(replays), recorder).await?;
         }
         Ok(counted)
@@ -142,38 +154,58 @@ async fn first_from(ledger: &Ledger, topic: &RegisteredTopic, millis: i64) -> Re
 /// Whether a correction replaced this event, or the event that it is a copy of: then it is not delivered to the
 /// subscription again, neither by a replay nor because it was republished.
 pub(crate) fn is_replaced(ledger: &Ledger, subscription: &str, record: &Record, is_replay: bool) -> bool {
-    let RecordHeader { topic, sequence, .. } = record.header;
-    let is_final = |sequence| ledger.dead_letters().is_replaced(subscription, topic.0, sequence);
-    (is_replay && is_final(sequence)) || original_of(record).is_some_and(is_final)
+    let is_final_original = |sequence| is_final(ledger, subscription, &RecordHeader { sequence, ..record.header });
+    (is_replay && is_final(ledger, subscription, &record.header)) || original_of(record).is_some_and(is_final_original)
 }
 
-/// How many of the first `most` events of a range a subscription matches; and whether that is all of the range.
+/// Whether a correction replaced the event with this header.
+pub(crate) fn is_final(ledger: &Ledger, subscription: &str, header: &RecordHeader) -> bool {
+    ledger.dead_letters().is_replaced(subscription, header.topic.0, header.sequence)
+}
+
+/// The events of a range that a subscription matches.
+#[derive(Default)]
+struct CountedEvents {
+    /// The intact ones.
+    count: u64,
+    /// The damaged ones, which may match; of very many, the first ones.
+    damaged: Vec<Sequence>,
+    /// Whether all of the range was read.
+    is_all: bool,
+}
+
+/// Counts those of the first `most` events of a range that a subscription matches.
 async fn count(
-    ledger: &Ledger,
+    (ledger, types): (&Ledger, &Registry),
     topic: &RegisteredTopic,
     (from, to): (Sequence, Sequence),
     subscription: &CompiledSubscription,
     most: u64,
-) -> Result<(u64, bool)> {
-    let mut failures = FilterStats::default();
-    let (mut after, mut count, mut left) = (Sequence(from.0.saturating_sub(1)), 0, most);
+) -> Result<CountedEvents> {
+    let (mut failures, mut counted) = (FilterStats::default(), CountedEvents::default());
+    let (mut after, mut left) = (Sequence(from.0.saturating_sub(1)), most);
     while after < to {
         if left == 0 {
-            return Ok((count, false));
+            return Ok(counted);
         }
-        let page = match ledger.log().read(ReadRange::Topic(topic.number, after), PAGE).await {
-            Err(LogError::Trimmed(earliest)) if earliest.0 > after.0 + 1 => {
-                after = Sequence(earliest.0 - 1);
+        let page = match read_page(ledger, topic.number, &mut after, PAGE).await? {
+            TopicPage::Intact(page) => page,
+            TopicPage::Damaged(header) => {
+                let is_wanted = subscription.may_match(&header, type_by_header(types, &header).as_deref())
+                    && !is_final(ledger, &subscription.code, &header);
+                if is_wanted && header.sequence <= to && counted.damaged.len() < limits::DAMAGED_NAMED_MAX {
+                    counted.damaged.push(header.sequence);
+                }
+                (after, left) = (header.sequence, left - 1);
                 continue;
             }
-            page => page.map_err(read_failed)?,
         };
         let Some(last) = page.last().map(|record| record.header.sequence) else { break };
         let wanted = page.iter().filter(|it| it.header.sequence <= to && subscription.matches(it, &mut failures));
         let wanted = wanted.filter(|it| !is_replaced(ledger, &subscription.code, it, true));
-        count += wanted.count() as u64;
+        counted.count += wanted.count() as u64;
         (after, left) = (last, left.saturating_sub(page.len() as u64));
         tokio::task::yield_now().await;
     }
-    Ok((count, true))
+    Ok(CountedEvents { is_all: true, ..counted })
 }

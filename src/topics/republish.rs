@@ -3,16 +3,15 @@
 //!
 //! - To the topic: copies are appended in order, a page at a time. An interrupted request has appended the first pages.
 //! - To a group: one entry makes the events that it has finished available again.
-//! - Removed events cannot be republished and are not counted.
+//! - Removed events cannot be republished and are not counted. Neither are damaged ones, which the response names: the
+//!   others are republished, so that a person need not repeat the request and get their copies twice.
 
 use super::compaction::heads_of;
-use crate::events::{RepublishAs, RepublishEvents, original_of};
-use crate::ledger::{
-    AggregateHead, ClaimKey, Command, Decision, Entry, Ledger, RegisteredTopic, ReplyRecorder, read_failed,
-};
+use crate::events::{RepublishAs, RepublishEvents, TopicPage, original_of, read_page};
+use crate::ledger::{AggregateHead, ClaimKey, Command, Decision, Entry, Ledger, RegisteredTopic, ReplyRecorder};
 use crate::logs::{LocatedTopic, Logs};
-use contract::{CleanupPolicy, Error, EventCount, RepublishRequest, RepublishTarget, Result, Sequence, limits};
-use log::{LogError, ReadLimit, ReadRange, Record, TopicNumber};
+use contract::{CleanupPolicy, Error, RepublishOutcome, RepublishRequest, RepublishTarget, Result, Sequence, limits};
+use log::{ReadLimit, Record, RecordHeader, TopicNumber};
 use std::collections::BTreeMap;
 
 /// How many events are appended at once.
@@ -46,87 +45,142 @@ pub(crate) async fn republish_to_group(
     logs: &Logs,
     LocatedTopic { log: place, topic }: &LocatedTopic,
     order: &RepublishRequest,
-    recorder: &ReplyRecorder<EventCount>,
-) -> Result<EventCount> {
+    recorder: &ReplyRecorder<RepublishOutcome>,
+) -> Result<RepublishOutcome> {
     let (group, number) = (order.name.clone().unwrap_or_default(), topic.number);
     let (from, to, dry_run) = (order.from, order.to, order.dry_run);
-    let recorder = recorder.map_answer(|count| Some(Ok(EventCount { count: *count })));
+    let recorder = recorder.map_answer(|outcome: &RepublishOutcome| Some(Ok(outcome.clone())));
     let ledger = logs.ledger(place);
-    let copies = copies_in(ledger, topic, from, to).await?;
-    let handed = ledger.submit_recording(RepeatEvents { group, number, from, to, copies, dry_run }, recorder).await;
-    Ok(EventCount { count: handed? })
+    let GroupRange { copies, damaged } = read_range(ledger, topic, from, to).await?;
+    ledger.submit_recording(RepeatEvents { group, number, from, to, copies, damaged, dry_run }, recorder).await
 }
 
-/// The copies in a range of a topic: the sequence that identifies each, and where it is stored. A damaged event counts
-/// as an original.
-async fn copies_in(
-    ledger: &Ledger,
-    topic: &RegisteredTopic,
-    from: Sequence,
-    to: Sequence,
-) -> Result<Vec<(Sequence, Sequence)>> {
+/// What the log says about the events of a range.
+#[derive(Default)]
+struct GroupRange {
+    /// The copies: the sequence that identifies each, and where it is stored.
+    copies: Vec<(Sequence, Sequence)>,
+    /// The damaged events, which count as originals.
+    damaged: Vec<Sequence>,
+}
+
+async fn read_range(ledger: &Ledger, topic: &RegisteredTopic, from: Sequence, to: Sequence) -> Result<GroupRange> {
     let (mut after, mut copies) = (Sequence(from.get().saturating_sub(1)), BTreeMap::new());
+    let mut damaged = Vec::new();
     while after < to {
-        let range = ReadRange::Topic(topic.number, after);
-        after = match ledger.log().read(range, PAGE).await {
-            Err(LogError::Trimmed(earliest)) => Sequence(earliest.get().saturating_sub(1)).max(after.next()),
-            Err(LogError::Damaged(_)) => after.next(),
-            page => {
-                let page = page.map_err(read_failed)?;
+        match read_page(ledger, topic.number, &mut after, PAGE).await? {
+            TopicPage::Intact(page) => {
                 let Some(last) = page.last() else { break };
                 for record in page.iter().filter(|record| record.header.sequence <= to) {
                     if let Some(key) = original_of(record) {
                         copies.entry(key).or_insert(record.header.sequence);
                     }
                 }
-                last.header.sequence
+                after = last.header.sequence;
             }
-        };
+            TopicPage::Damaged(header) => {
+                after = header.sequence;
+                damaged.extend((header.sequence <= to).then_some(header.sequence));
+            }
+        }
     }
-    Ok(copies.into_iter().collect())
+    Ok(GroupRange { copies: copies.into_iter().collect(), damaged })
 }
 
-/// Appends copies of the events, or only counts them; returns their number. The reply is recorded with the last page.
+/// Appends copies of the events, or only counts them; returns their number, and which events are damaged. The reply is
+/// recorded with the last page.
 pub(crate) async fn republish_to_topic(
     logs: &Logs,
     LocatedTopic { log: place, topic }: &LocatedTopic,
     order: &RepublishRequest,
-    recorder: &ReplyRecorder<EventCount>,
-) -> Result<EventCount> {
+    recorder: &ReplyRecorder<RepublishOutcome>,
+) -> Result<RepublishOutcome> {
     let ledger = logs.ledger(place);
     // The copies that are appended here are not part of the range.
-    let to = order.to.min(topic.tail());
-    let how = match topic.topic.definition.cleanup {
-        Some(CleanupPolicy::Compact) => RepublishAs::State,
-        Some(CleanupPolicy::Delete) | None => RepublishAs::Same,
+    let mut range = RangeReader {
+        ledger,
+        topic,
+        after: Sequence(order.from.get().saturating_sub(1)),
+        to: order.to.min(topic.tail()),
+        how: match topic.topic.definition.cleanup {
+            Some(CleanupPolicy::Compact) => RepublishAs::State,
+            Some(CleanupPolicy::Delete) | None => RepublishAs::Same,
+        },
+        damaged: Vec::new(),
     };
-    let (mut after, mut count) = (Sequence(order.from.get().saturating_sub(1)), 0);
-    while after < to {
-        let mut page = page_behind(ledger, topic, after).await?;
-        let Some(reached) = page.last().map(|record| record.header.sequence) else { break };
-        after = reached;
-        page.retain(|record| record.header.sequence <= to);
-        if how == RepublishAs::State {
-            page = latest_of_aggregates(ledger, page).await?;
+    let mut count = 0;
+    let mut page = range.next_page().await?;
+    loop {
+        // Which page is the last one is known when there is no other: the next ones may be all damaged.
+        let next = if page.is_some() { range.next_page().await? } else { None };
+        let is_last = next.is_none();
+        let events = page.unwrap_or_default();
+        if order.dry_run {
+            count += events.len() as u64;
+        } else if !events.is_empty() || is_last {
+            let recorder = if is_last { recorder.clone() } else { ReplyRecorder::disabled() };
+            let damaged = range.damaged.clone();
+            let recorder = recorder.map_answer(move |here: &u64| {
+                Some(Ok(RepublishOutcome { count: count + here, damaged: damaged.clone() }))
+            });
+            let copies = RepublishEvents::of(topic, &events, range.how)?;
+            count += ledger.submit_recording(copies, recorder).await?;
         }
-        count += match order.dry_run {
-            true => page.len() as u64,
-            false => {
-                let recorder = if reached >= to { recorder.clone() } else { ReplyRecorder::disabled() };
-                let recorder = recorder.map_answer(move |here: &u64| Some(Ok(EventCount { count: count + here })));
-                ledger.submit_recording(RepublishEvents::of(topic, &page, how)?, recorder).await?
-            }
-        };
+        if is_last {
+            return Ok(RepublishOutcome { count, damaged: range.damaged });
+        }
+        page = next;
     }
-    Ok(EventCount { count })
 }
 
-/// The next page of events that were not removed.
-async fn page_behind(ledger: &Ledger, topic: &RegisteredTopic, after: Sequence) -> Result<Vec<Record>> {
-    let read = |after| ledger.log().read(ReadRange::Topic(topic.number, after), PAGE);
-    match read(after).await {
-        Err(LogError::Trimmed(earliest)) => read(Sequence(earliest.get().saturating_sub(1))).await.map_err(read_failed),
-        page => page.map_err(read_failed),
+/// Reads the events of a range that are to be published again.
+struct RangeReader<'a> {
+    ledger: &'a Ledger,
+    topic: &'a RegisteredTopic,
+    after: Sequence,
+    to: Sequence,
+    how: RepublishAs,
+    /// Damaged events found so far; of very many, the first ones.
+    damaged: Vec<Sequence>,
+}
+
+impl RangeReader<'_> {
+    /// The next page, which may be empty; `None` behind the end of the range.
+    async fn next_page(&mut self) -> Result<Option<Vec<Record>>> {
+        while self.after < self.to {
+            match read_page(self.ledger, self.topic.number, &mut self.after, PAGE).await? {
+                TopicPage::Intact(mut page) => {
+                    let Some(reached) = page.last().map(|record| record.header.sequence) else { return Ok(None) };
+                    self.after = reached;
+                    page.retain(|record| record.header.sequence <= self.to);
+                    return Ok(Some(match self.how {
+                        RepublishAs::State => latest_of_aggregates(self.ledger, page).await?,
+                        RepublishAs::Same => page,
+                    }));
+                }
+                TopicPage::Damaged(header) => {
+                    self.after = header.sequence;
+                    self.note_damaged(&header).await?;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Notes a damaged event of the range, if it would have been published again.
+    async fn note_damaged(&mut self, header: &RecordHeader) -> Result<()> {
+        let is_wanted = header.sequence <= self.to
+            && match self.how {
+                RepublishAs::Same => true,
+                RepublishAs::State => {
+                    let head = heads_of(self.ledger, std::iter::once(header)).await?.into_iter().next().flatten();
+                    head.is_some_and(|head| head.sequence == header.sequence)
+                }
+            };
+        if is_wanted && self.damaged.len() < limits::DAMAGED_NAMED_MAX {
+            self.damaged.push(header.sequence);
+        }
+        Ok(())
     }
 }
 
@@ -148,6 +202,8 @@ struct RepeatEvents {
     /// The first copy of each event that has copies in the range: the sequence that identifies it, and the copy's
     /// sequence.
     copies: Vec<(Sequence, Sequence)>,
+    /// The damaged events of the range.
+    damaged: Vec<Sequence>,
     dry_run: bool,
 }
 
@@ -161,18 +217,27 @@ impl RepeatEvents {
         };
         self.copies.iter().filter(|(key, _)| is_meant(*key)).copied().collect()
     }
+
+    /// The damaged events that the group has finished.
+    fn finished_damaged(&self, decision: &Decision<'_>) -> Vec<Sequence> {
+        let key = |sequence| ClaimKey { handler: self.group.clone(), topic: self.number.0, sequence };
+        let claims = decision.claims();
+        self.damaged.iter().filter(|sequence| claims.is_repeatable(&key(**sequence))).copied().collect()
+    }
 }
 
 impl Command for RepeatEvents {
-    /// The number of these events.
-    type Answer = u64;
+    /// The number of these events, and which of them are damaged: they are given up when it is their turn.
+    type Answer = RepublishOutcome;
 
-    fn decide(&self, decision: &mut Decision<'_>) -> Result<u64> {
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<RepublishOutcome> {
         let Self { group, number, from, to, dry_run, .. } = self;
         if decision.claims().generation(group, number.0).is_none() {
             return Err(Error::invalid("/name", "There is no shared group of this name that divides the topic."));
         }
         let copies = self.finished_copies(decision);
+        let mut damaged = self.finished_damaged(decision);
+        let damaged_count = damaged.len() as u64;
         let count = decision.claims().finished_count(group, number.0, *from, *to) + copies.len() as u64;
         if count > 0 && !dry_run {
             let mut parts = copies.chunks(COPIES_PER_ENTRY);
@@ -182,10 +247,13 @@ impl Command for RepeatEvents {
                 decision.add_entry(Entry::EventsRepeated { group, topic, from: *from, to: *to, copies })?;
             }
         }
-        Ok(count)
+        damaged.truncate(limits::DAMAGED_NAMED_MAX);
+        Ok(RepublishOutcome { count: count.saturating_sub(damaged_count), damaged })
     }
 
     fn bytes(&self) -> usize {
-        self.group.len() + self.copies.len() * size_of::<(Sequence, Sequence)>()
+        self.group.len()
+            + self.copies.len() * size_of::<(Sequence, Sequence)>()
+            + self.damaged.len() * size_of::<Sequence>()
     }
 }

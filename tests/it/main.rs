@@ -46,6 +46,7 @@ mod republishing;
 mod retention;
 mod several_brokers;
 mod shared_groups;
+mod skips;
 mod soak;
 mod tables;
 mod tidy;

@@ -9,13 +9,14 @@
 //! skipped.
 
 use crate::kill::{AcknowledgedEvents, publisher};
+use crate::skips::report_skip;
 use contract::api::*;
 use contract::{LogRead, Position};
 use event_broker::{Broker, Config};
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, BufRead, BufReader, Write as _};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
@@ -152,11 +153,6 @@ impl Drop for KillOnDrop {
     }
 }
 
-/// Reports a skipped test by writing to standard error directly, because the test harness captures printed output.
-fn skipped(why: &str) {
-    let _ = writeln!(io::stderr(), "SKIPPED power_cut_real: {why}");
-}
-
 /// The ids of all remaining events, if the folder opens.
 async fn left(folder: &Path) -> HashSet<String> {
     let Ok(broker) = Broker::open(Config::folder(folder)).await else { return HashSet::new() };
@@ -176,7 +172,7 @@ async fn left(folder: &Path) -> HashSet<String> {
 async fn what_was_acknowledged_is_on_the_disk_when_the_power_goes() {
     let mut bench = match TestFileSystem::prepare() {
         Ok(bench) => bench,
-        Err(why) => return skipped(&why),
+        Err(why) => return report_skip("power_cut_real", &why),
     };
     let mut promises = AcknowledgedEvents::default();
     for (round, enough) in [40, 700, 1500].into_iter().enumerate() {
@@ -190,7 +186,7 @@ async fn what_was_acknowledged_is_on_the_disk_when_the_power_goes() {
 async fn without_syncs_a_power_cut_loses_what_was_acknowledged() {
     let mut bench = match TestFileSystem::prepare() {
         Ok(bench) => bench,
-        Err(why) => return skipped(&why),
+        Err(why) => return report_skip("power_cut_real", &why),
     };
     let promises = bench.publish_and_cut(0, 700, false);
     let left = left(&bench.data()).await;

@@ -6,6 +6,7 @@
 //! - *Publishing*: a broker with ten thousand subscriptions and a hundred thousand jobs that wait, beside one without.
 
 mod client;
+pub(crate) mod hanging;
 mod subscribed;
 mod waiting;
 

@@ -3,6 +3,7 @@
 pub(crate) mod append;
 pub(crate) mod claims;
 pub(crate) mod dispatch;
+pub(crate) mod groups;
 pub(crate) mod growth;
 pub(crate) mod http;
 pub(crate) mod memory;

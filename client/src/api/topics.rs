@@ -5,8 +5,8 @@ use crate::query;
 use crate::requests::{NO_PARAMS, custom_method};
 use contract::api::{BoxFuture, TopicApi};
 use contract::{
-    CompactRequest, Cursor, DryRunReport, EventCount, IdPattern, NewTopic, Page, RegisterOutcome, RepublishRequest,
-    Result, Topic, TopicChange, TopicId, TopicSegments, TrimRequest,
+    CompactRequest, Cursor, DryRunReport, EventCount, IdPattern, NewTopic, Page, RegisterOutcome, RepublishOutcome,
+    RepublishRequest, Result, Topic, TopicChange, TopicId, TopicSegments, TrimRequest,
 };
 use reqwest::Method;
 
@@ -41,7 +41,7 @@ impl TopicApi for Client {
         Box::pin(self.segments_of(topic))
     }
 
-    fn republish<'a>(&'a self, topic: &'a TopicId, order: RepublishRequest) -> BoxFuture<'a, Result<EventCount>> {
+    fn republish<'a>(&'a self, topic: &'a TopicId, order: RepublishRequest) -> BoxFuture<'a, Result<RepublishOutcome>> {
         Box::pin(async move { self.post_keyed(&["topics", &custom_method(topic.as_str(), "republish")], &order).await })
     }
 

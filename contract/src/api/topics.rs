@@ -2,8 +2,8 @@
 
 use super::BoxFuture;
 use crate::{
-    CompactRequest, Cursor, DryRunReport, EventCount, IdPattern, NewTopic, Page, RegisterOutcome, RepublishRequest,
-    Result, Topic, TopicChange, TopicId, TopicSegments, TrimRequest,
+    CompactRequest, Cursor, DryRunReport, EventCount, IdPattern, NewTopic, Page, RegisterOutcome, RepublishOutcome,
+    RepublishRequest, Result, Topic, TopicChange, TopicId, TopicSegments, TrimRequest,
 };
 
 /// Topics.
@@ -25,7 +25,7 @@ pub trait TopicApi: Send + Sync {
     fn segments<'a>(&'a self, topic: &'a TopicId) -> BoxFuture<'a, Result<TopicSegments>>;
     /// Republishes events of a topic, for all its readers or for one shared group, and returns how many. The copies have
     /// the ids of the originals, so a reader can recognise them; in a topic that is compacted they have new ids.
-    fn republish<'a>(&'a self, topic: &'a TopicId, order: RepublishRequest) -> BoxFuture<'a, Result<EventCount>>;
+    fn republish<'a>(&'a self, topic: &'a TopicId, order: RepublishRequest) -> BoxFuture<'a, Result<RepublishOutcome>>;
     /// Removes the oldest events of a topic now, and returns how many sequences were removed.
     fn trim_topic<'a>(&'a self, topic: &'a TopicId, trim: TrimRequest) -> BoxFuture<'a, Result<EventCount>>;
     /// Compacts a topic with `cleanup: compact` now, and returns how many sequences were removed.

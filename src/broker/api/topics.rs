@@ -7,7 +7,8 @@ use crate::topics;
 use contract::api::{BoxFuture, TopicApi};
 use contract::{
     CompactRequest, Cursor, DryRunReport, Error, EventCount, IdPattern, Kind, NewTopic, Page, RegisterOutcome,
-    RepublishRequest, RepublishTarget, Result, Topic, TopicChange, TopicId, TopicSegments, TrimRequest,
+    RepublishOutcome, RepublishRequest, RepublishTarget, Result, Topic, TopicChange, TopicId, TopicSegments,
+    TrimRequest,
 };
 
 impl BrokerWrites<'_> {
@@ -33,8 +34,8 @@ impl BrokerWrites<'_> {
         self,
         id: &TopicId,
         order: RepublishRequest,
-        recorder: ReplyRecorder<EventCount>,
-    ) -> Result<EventCount> {
+        recorder: ReplyRecorder<RepublishOutcome>,
+    ) -> Result<RepublishOutcome> {
         id.check_unreserved("/id")?;
         let (order, keep) = (&order, &recorder);
         let again = || async move {
@@ -90,7 +91,7 @@ impl TopicApi for Broker {
         Box::pin(self.with_refresh(move || topics::segments(&self.logs, topic)))
     }
 
-    fn republish<'a>(&'a self, topic: &'a TopicId, order: RepublishRequest) -> BoxFuture<'a, Result<EventCount>> {
+    fn republish<'a>(&'a self, topic: &'a TopicId, order: RepublishRequest) -> BoxFuture<'a, Result<RepublishOutcome>> {
         Box::pin(self.writes().republish(topic, order, ReplyRecorder::disabled()))
     }
 

@@ -181,7 +181,7 @@ impl CheckpointScheduler {
             tracing::error!(cause, "a checkpoint of the broker's tables failed; it is retried");
         }
         let count = failed.map_or(0, |failed| failed.count).saturating_add(1);
-        let wait = RETRY_MILLIS.checked_shl(count - 1).unwrap_or(RETRY_MILLIS_MAX).min(RETRY_MILLIS_MAX);
+        let wait = retry_wait(count);
         self.failing =
             Some(CheckpointFailures { count, cause: cause.to_owned(), since: now, until: now.saturating_add(wait) });
     }
@@ -216,6 +216,13 @@ impl CheckpointScheduler {
     }
 }
 
+/// The wait after this many failures in a row, in milliseconds: it doubles up to a maximum.
+fn retry_wait(failures: u32) -> i64 {
+    // A larger shift would push bits out of the number.
+    let doublings = failures.saturating_sub(1).min(RETRY_MILLIS_MAX.ilog2());
+    (1_i64 << doublings).saturating_mul(RETRY_MILLIS).min(RETRY_MILLIS_MAX)
+}
+
 fn not_written(cause: &str) -> Error {
     let detail = format!("A checkpoint of the broker's tables could not be written ({cause}).");
     Error::new(Kind::Unavailable, detail).with_retry_after(5)
@@ -241,6 +248,25 @@ mod tests {
         checkpoints.collect(&mut state, 0);
         assert!(!checkpoints.is_running() && checkpoints.warning().is_none());
         assert_eq!(last_checkpoint(folder.path()).unwrap().position, Position(1));
+    }
+
+    /// The shift lost its bits: after 55 failures the wait was negative, and checkpoints were retried without a pause.
+    #[test]
+    fn the_wait_after_a_failed_checkpoint_never_falls() {
+        let waits: Vec<_> = (1..200).map(retry_wait).chain([retry_wait(u32::MAX)]).collect();
+        assert!(waits.is_sorted(), "{waits:?}");
+        assert_eq!((waits[0], waits[1], waits[199]), (RETRY_MILLIS, 2 * RETRY_MILLIS, RETRY_MILLIS_MAX));
+    }
+
+    #[test]
+    fn many_failures_in_a_row_are_counted_and_the_next_try_is_a_wait_away() {
+        let mut checkpoints = CheckpointScheduler::new(true, 0, Position::ZERO);
+        for failure in 1..=100 {
+            checkpoints.note(Err("the disk is gone"), 7);
+            let failing = checkpoints.failing.as_ref().unwrap();
+            assert!(failing.is_waiting(7 + RETRY_MILLIS - 1), "after {failure} failures");
+            assert!(!failing.is_waiting(7 + RETRY_MILLIS_MAX), "after {failure} failures");
+        }
     }
 
     #[test]

@@ -2,15 +2,17 @@
 //! letters.
 
 use super::{EVENTS, event, filled, open, repair, spoil};
-use crate::http::Server;
+use crate::http::{Server, answer};
 use crate::scenario::{topic_id, type_id};
 use contract::api::*;
 use contract::{
     BulkResolveOutcome, BulkResolveRequest, ClaimAnswer, ClaimError, ClaimFailure, ClaimOrder, Completion,
-    DeadLetterFilter, GroupReset, Kind, NewClaim, NewConsumer, NewHandler, NewProjection, Offset, RedriveRequest,
-    ResetTo,
+    DeadLetterFilter, GroupReset, Kind, NewClaim, NewConsumer, NewHandler, NewProjection, Offset, ReadOffset,
+    RedriveRequest, RepublishOutcome, RepublishRequest, ResetTo, Sequence,
 };
 use event_broker::{Broker, Clock, ManualClock};
+use reqwest::Method;
+use serde_json::json;
 use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -204,6 +206,102 @@ async fn bulk_redrive_skips_what_was_lost_to_a_repair_as_a_single_redrive_refuse
     let handler = broker.handler(HANDLER).await.unwrap();
     assert_eq!((handler.failed, handler.dead_letters), (2, 1), "an event that cannot be handled is not open work");
     broker.publish(event(EVENTS + 1), None).await.unwrap();
+}
+
+/// Republishing stopped at the damaged event after it had appended copies of those before it, and again with each retry.
+#[tokio::test]
+async fn a_range_with_a_damaged_event_is_republished_once_and_the_event_is_named() {
+    let folder = filled().await;
+    [25, 26, 30].into_iter().for_each(|id| spoil(folder.path(), id));
+    let server = Server::start_in(folder, &[]);
+    let topic = topic_id("default");
+    let republish = async |to: u64, key: &str, dry_run: bool| {
+        let order = json!({"from": 1, "to": to, "target": "topic", "dryRun": dry_run});
+        let request = server.request(Method::POST, &format!("/v1/topics/{topic}:republish")).json(&order);
+        answer(request.header("Idempotency-Key", key)).await
+    };
+    let events = async |offset: u64| {
+        let (status, page) = server.get(&format!("/v1/events?topic={topic}&offset={offset}&limit=100")).await;
+        assert_eq!(status.as_u16(), 200, "{page}");
+        page
+    };
+    let dry = republish(30, "dry", true).await;
+    assert_eq!(dry.1, json!({"count": 27, "damaged": [25, 26, 30]}));
+    // The last event of the range is damaged: the reply is stored all the same.
+    for _ in 0..2 {
+        let (status, done) = republish(30, "once", false).await;
+        assert_eq!((status.as_u16(), done), (200, json!({"count": 27, "damaged": [25, 26, 30]})));
+    }
+    assert_eq!(events(EVENT_COUNT).await["items"].as_array().unwrap().len(), 27, "copies are appended once");
+    for _ in 0..2 {
+        assert_eq!(republish(25, "none", false).await.1["damaged"], json!([25]));
+    }
+}
+
+/// A member of a shared group.
+async fn join(broker: &Broker) -> Uuid {
+    let member = NewConsumer::new(HANDLER, topic_id("default")).shared();
+    broker.create_consumer(member).await.unwrap().id
+}
+
+/// Finishes everything that the member is handed; returns the sequences.
+async fn finish_all(broker: &Broker, member: Uuid) -> Vec<u64> {
+    let mut done = Vec::new();
+    loop {
+        let page = broker.read_as(member, ReadOffset::Earliest, 100).await.unwrap();
+        if page.items.is_empty() {
+            return done;
+        }
+        for claim in page.claims {
+            done.push(claim.sequence.0);
+            broker.complete_claim(&claim.id, Completion::of(claim.token), None).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_response_names_the_damaged_events_that_a_group_is_handed_again() {
+    let all_done = async |broker: &Broker| {
+        let member = join(broker).await;
+        assert_eq!(finish_all(broker, member).await.len(), EVENTS as usize);
+    };
+    let (_folder, broker) = damaged(&[25], all_done).await;
+    let order = RepublishRequest::to_group(HANDLER, Sequence(20), Sequence(30));
+    let outcome = broker.republish(&topic_id("default"), order).await.unwrap();
+    assert_eq!(outcome, RepublishOutcome { count: 10, damaged: vec![Sequence(25)] });
+    let member = join(&broker).await;
+    let mut again = finish_all(&broker, member).await;
+    again.sort_unstable();
+    assert_eq!(again, [20, 21, 22, 23, 24, 26, 27, 28, 29, 30]);
+    assert_eq!(open_letters(&broker).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_shared_group_gives_a_damaged_event_up_and_goes_on_with_other_aggregates() {
+    // Event 25 belongs to the aggregate of 4, 11, 18 and 32; event 26 to the next one.
+    let (_folder, broker) = damaged(&[1, 25, 26], async |_| ()).await;
+    let member = join(&broker).await;
+    let mut done = finish_all(&broker, member).await;
+    done.sort_unstable();
+    // A dead letter holds its aggregate: 1, 8, 15 … and what lies behind 25 and 26 in theirs.
+    let expected: Vec<_> =
+        (1..=EVENT_COUNT).filter(|id| id % 7 != 1 && !(*id >= 25 && matches!(id % 7, 4 | 5))).collect();
+    assert_eq!(done, expected);
+    let mut letters = open_letters(&broker).await;
+    letters.sort_unstable_by_key(|letter| letter.sequence);
+    let shown: Vec<_> = letters.iter().map(|letter| (letter.sequence.0, letter.exc_class.as_str())).collect();
+    assert_eq!(shown, [(1, "damaged"), (25, "damaged"), (26, "damaged")]);
+    assert!(letters[1].event_error.as_ref().unwrap().contains("sequence 25"), "{:?}", letters[1]);
+    broker.discard(letters[1].id, "damaged".to_owned(), None).await.unwrap();
+    let page = broker.read_as(member, ReadOffset::Earliest, 100).await.unwrap();
+    assert_eq!(page.items[0].sequence, Sequence(32));
+}
+
+#[tokio::test]
+async fn a_damaged_event_can_be_claimed_by_its_place() {
+    let (_folder, broker) = damaged(&[25], async |_| ()).await;
+    let by_place = NewClaim::at(HANDLER, topic_id("default"), Sequence(25));
+    assert_eq!(broker.claim(by_place, None).await.unwrap().outcome, ClaimAnswer::Claimed);
 }
 
 /// The data an operator looks for: which request failed, why, and the trace id that its caller received.

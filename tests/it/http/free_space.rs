@@ -4,10 +4,10 @@
 //! It needs root to mount a small file system. Where mounting fails, it prints a message and is skipped.
 
 use super::{CREATED, Server, TOPIC, answer, event, expect_problem, is_on_databases};
+use crate::skips::report_skip;
 use log::testing::in_time;
 use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -31,8 +31,7 @@ impl SmallVolume {
             failed => {
                 let why =
                     failed.map_or_else(|cause| cause.to_string(), |it| String::from_utf8_lossy(&it.stderr).into());
-                // Written directly to the terminal, because the test harness captures output.
-                let _ = writeln!(io::stderr(), "SKIPPED free_space: no file system can be mounted: {}", why.trim());
+                report_skip("free_space", &format!("no file system can be mounted: {why}"));
                 None
             }
         }

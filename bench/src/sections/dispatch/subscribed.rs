@@ -54,6 +54,8 @@ pub(super) struct Subscribed {
     server: Arc<Server>,
     receiver: Arc<Receiver>,
     pub(super) mode: Mode,
+    /// The receiver of a second subscription, which never responds.
+    hanging: Option<Receiver>,
 }
 
 /// What came of a steady rate.
@@ -82,7 +84,21 @@ impl Subscribed {
         let mut connection = Connection::open(server.address).await?;
         let new = subscription(CODE, &text::event_type(0), mode.word(), &receiver);
         connection.expect(201, &new).await?;
-        Ok(Self { server: Arc::new(server), receiver: Arc::new(receiver), mode })
+        Ok(Self { server: Arc::new(server), receiver: Arc::new(receiver), mode, hanging: None })
+    }
+
+    /// Adds a subscription to the same events whose receiver never responds.
+    pub(super) async fn add_hanging(&mut self) -> Outcome {
+        let receiver = Receiver::start(Manner::Holds)?;
+        let new = subscription("hanging", &text::event_type(0), self.mode.word(), &receiver);
+        Connection::open(self.server.address).await?.expect(201, &new).await?;
+        self.hanging = Some(receiver);
+        Ok(())
+    }
+
+    /// How many requests hang.
+    pub(super) fn hanging_requests(&self) -> u64 {
+        self.hanging.as_ref().map_or(0, Receiver::count)
     }
 
     pub(super) fn memory(&self) -> Outcome<Memory> {

@@ -180,6 +180,7 @@ fn replay() -> OperationSpec {
                 Deliveries have the header `Event-Broker-Replay`. All replays of a pool use at most a quarter of it. \
                 With `dryRun` the events are only counted. Only the first million events are counted: a longer range is \
                 replayed completely, and `countIsLowerBound` is set. Events that a correction has replaced are skipped. \
+                Events that are damaged on disk are not counted: `damaged` names them, and each becomes a dead letter. \
                 `maxAgeSeconds` starts when the replay is requested.",
         )
         .parameter(id())

@@ -102,13 +102,14 @@ fn republish() -> OperationSpec {
                 again with the same ids and `republishOf`; deduplication does not apply, and a handler that has done one \
                 gets `done`. For `group` the shared group `name` receives again those that it has finished. For \
                 `subscriptions` they are replayed to the subscription `name`, or to all of the topic, and the deliveries \
-                are counted. Events that retention has removed do not count. A topic with `cleanup` `compact` publishes \
+                are counted. Events that retention has removed do not count. Neither do events that are damaged on \
+                disk: `damaged` names them, and the others are republished. A topic with `cleanup` `compact` publishes \
                 the latest event of each aggregate, under a new id, with the old one as its cause. At most \
                 {REPUBLISH_EVENTS_MAX} sequences in one request. An interrupted request has appended the first of them."
         ))
         .parameter(id())
         .body(BodySpec::about("The events and their receivers.").of(JSON, "Republish", example))
-        .response(200, ResponseSpec::json("The number of events that were published, or would be.", "Counted", json!({"count": 100})))
+        .response(200, ResponseSpec::json("The number of events that were published, or would be.", "Republished", json!({"count": 100})))
         .problems(&[Kind::InvalidType, Kind::NotFound, Kind::PayloadTooLarge, Kind::Validation])
 }
 

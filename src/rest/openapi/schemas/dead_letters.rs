@@ -50,7 +50,12 @@ fn letter() -> SchemaSpec {
         .required("attempts", list(schema_ref("Attempt"), tries))
         .required("createdAt", time("When it became a dead letter."))
         .optional("resolution", described_ref("Resolution", "Who resolved it, when and why."))
-        .optional("event", described_ref("Event", "The event; absent after retention has removed it."))
+        .optional("event", described_ref("Event", "The event; absent if it cannot be read."))
+        .optional(
+            "eventError",
+            any_text("Why the event cannot be read: it is damaged on disk, or was removed.")
+                .example("The event was removed from the topic."),
+        )
         .example(examples::letter())
 }
 

@@ -310,6 +310,15 @@ fn replayed() -> SchemaSpec {
             boolean("Whether there may be more: only the first million events are counted.").example(true),
         )
         .optional("replay", uuid("The replay.").example("78d4c214-f688-43d7-9b1c-164ea146cda0"))
+        .optional(
+            "damaged",
+            list(
+                number(1..=NUMBER_MAX, "A sequence.").example(42),
+                "Events of the range that are damaged on disk, the first hundred at most. They are not counted; their \
+                deliveries fail.",
+            )
+            .example(json!([42])),
+        )
         .example(json!({"count": 42}))
 }
 
@@ -372,6 +381,11 @@ fn job() -> SchemaSpec {
         .optional("expiresAt", time("When it expires."))
         .optional("deferred", described_ref("JobDeferral", "The deferral by the receiver, while the job waits for it."))
         .optional("deadLetter", uuid("The dead letter of the job.").example("78d4c214-f688-43d7-9b1c-164ea146cda0"))
+        .optional(
+            "eventError",
+            any_text("Why the event cannot be delivered: it is damaged on disk, or was removed.")
+                .example("The event was removed from the topic."),
+        )
         .required("createdAt", time("When its event arrived, or the task was created."))
         .example(examples::job())
 }

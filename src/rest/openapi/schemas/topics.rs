@@ -23,6 +23,7 @@ pub(super) fn all() -> Vec<(&'static str, SchemaSpec)> {
         ("Trim", trim()),
         ("Compact", compact()),
         ("Counted", counted()),
+        ("Republished", republished()),
         ("DryRun", dry_run()),
         ("Segment", segment()),
         ("Segments", segments()),
@@ -183,6 +184,14 @@ fn republish() -> SchemaSpec {
             rule().with_word("target", &["subscriptions"]),
         ])
         .example(json!({"from": 1, "to": 100, "target": "topic", "dryRun": true}))
+}
+
+fn republished() -> SchemaSpec {
+    let damaged = "Events of the range that are damaged on disk, the first hundred at most. They are not counted.";
+    object("The number of events that were published again, or would be.")
+        .required("count", number(0..=NUMBER_MAX, "The number.").example(100))
+        .optional("damaged", list(number(1..=NUMBER_MAX, "A sequence.").example(42), damaged).example(json!([42])))
+        .example(json!({"count": 100}))
 }
 
 fn trim() -> SchemaSpec {
