@@ -41,3 +41,16 @@ fn letter_id(key: &ClaimKey, topic: &TopicId, position: u64) -> Uuid {
     let half = hash.as_bytes().as_chunks::<16>().0.first().copied().unwrap_or_default();
     uuid::Builder::from_custom_bytes(half).into_uuid()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::Sequence;
+
+    #[test]
+    fn the_id_of_a_dead_letter_never_changes() {
+        let key = ClaimKey { handler: "billing".to_owned(), topic: 1, sequence: Sequence(3) };
+        let topic = TopicId::parse("gts.hx.core.events.topic.v1~vendor.bank.v1").unwrap();
+        assert_eq!(letter_id(&key, &topic, 41).to_string(), "d57dd251-788d-8edb-8f46-3bd22a0f0c48");
+    }
+}

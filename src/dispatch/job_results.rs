@@ -282,3 +282,14 @@ pub(super) fn job_attempt(attempt: &crate::delivery::AttemptReport, number: u32,
         token: FencingToken(token),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_of_a_jobs_dead_letter_never_changes() {
+        let job = JobKey { lane: Uuid::from_u128(7), sequence: Sequence(9) };
+        assert_eq!(letter_id(job, 41).to_string(), "0c3c96de-cc16-8c8c-bd0d-d4eb6025d333");
+    }
+}

@@ -193,6 +193,13 @@ mod tests {
     }
 
     #[test]
+    fn fingerprints_never_change() {
+        let builder = || FingerprintBuilder::new(b"");
+        assert_eq!(builder().finish(), 98_081_761_841_810_822_994_326_224_503_485_043_631);
+        assert_eq!(builder().half(), 12_007_152_915_317_330_863);
+    }
+
+    #[test]
     fn every_member_of_the_key_counts_and_no_other() {
         let key = |change: &dyn Fn(&mut NewEvent)| {
             let mut changed = event();
