@@ -1,6 +1,6 @@
 //! An open claim becomes a dead letter.
 
-use crate::ledger::{ClaimKey, ClaimSlot, Decision, Entry, StoredDeadLetter};
+use crate::ledger::{ClaimKey, ClaimSlot, Decision, Entry, StoredDeadLetter, uuid_from_hash};
 use contract::{ClaimError, DeadLetterSource, Result, TopicId};
 use uuid::Uuid;
 
@@ -36,10 +36,7 @@ pub(super) fn give_up(
 
 /// An id computed from the letter's content, so that the same decision gives the same id; no two letters share one.
 fn letter_id(key: &ClaimKey, topic: &TopicId, position: u64) -> Uuid {
-    let name = format!("dead letter\n{}\n{topic}\n{}\n{position}", key.handler, key.sequence);
-    let hash = blake3::hash(name.as_bytes());
-    let half = hash.as_bytes().as_chunks::<16>().0.first().copied().unwrap_or_default();
-    uuid::Builder::from_custom_bytes(half).into_uuid()
+    uuid_from_hash(&format!("dead letter\n{}\n{topic}\n{}\n{position}", key.handler, key.sequence))
 }
 
 #[cfg(test)]

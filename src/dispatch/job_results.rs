@@ -6,7 +6,7 @@
 use super::retry::NextStep;
 use crate::ledger::{
     Command, DeadLetterRow, Decision, DeliveredJob, DispatchFact, Entry, EventDigest, JobKey, JobRow, JobSlot,
-    JobState, Ledger, StoredDeadLetter, SubscriptionRow,
+    JobState, Ledger, StoredDeadLetter, SubscriptionRow, uuid_from_hash,
 };
 use crate::subscriptions::{OperationalEvent, announce};
 use contract::{
@@ -263,9 +263,7 @@ fn letter_attempt(attempt: &JobAttempt, code: &str) -> ClaimAttempt {
 
 /// Derived from the job and the position, so that deciding again gives the same id, and ids are unique.
 fn letter_id(job: JobKey, position: u64) -> Uuid {
-    let hash = blake3::hash(format!("dead letter\n{}\n{}\n{position}", job.lane, job.sequence).as_bytes());
-    let half = hash.as_bytes().as_chunks::<16>().0.first().copied().unwrap_or_default();
-    uuid::Builder::from_custom_bytes(half).into_uuid()
+    uuid_from_hash(&format!("dead letter\n{}\n{}\n{position}", job.lane, job.sequence))
 }
 
 /// An attempt in the form that is stored.

@@ -6,7 +6,7 @@
 //! - There are no operations events about subscriptions to this topic: they would never end.
 
 use crate::events::draft_of;
-use crate::ledger::{Command, Decision, JobKey, Ledger, SubscriptionRow};
+use crate::ledger::{Command, Decision, JobKey, Ledger, SubscriptionRow, uuid_from_hash};
 use contract::{AttemptError, Error, EventTypeId, Kind, NewEvent, NewTopic, Result, SubjectTypeId, TopicId};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -111,9 +111,7 @@ pub(crate) fn announce(news: &OperationalEvent<'_>, decision: &mut Decision<'_>)
 
 /// Derived from the position, so that deciding again gives the same id.
 fn event_id(event_type: &str, position: u64) -> Uuid {
-    let hash = blake3::hash(format!("news\n{event_type}\n{position}").as_bytes());
-    let half = hash.as_bytes().as_chunks::<16>().0.first().copied().unwrap_or_default();
-    uuid::Builder::from_custom_bytes(half).into_uuid()
+    uuid_from_hash(&format!("news\n{event_type}\n{position}"))
 }
 
 /// Registers the topic of operations events, if it does not exist.
