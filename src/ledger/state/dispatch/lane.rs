@@ -6,7 +6,6 @@
 
 use crate::ledger::state::bitmap::StoredBitmap;
 use contract::{FencingToken, JobAttempt, JobDeferral, Sequence, Timestamp, limits};
-use roaring::RoaringTreemap;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
