@@ -113,6 +113,10 @@ impl Client {
         )
     }
 
+    pub(crate) const fn transport(&self) -> &HttpTransport {
+        &self.transport
+    }
+
     pub(crate) fn request(&self, method: Method, path: &[&str], query: &QueryParams) -> HttpRequest {
         self.transport.request(method, path, query)
     }

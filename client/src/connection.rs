@@ -3,12 +3,16 @@
 //! - The broker is called directly: proxies named in the environment are not used, and redirects are not followed.
 //! - Paths are built piece by piece, so that no name in them needs encoding by the caller.
 //! - A failure says whether the broker was reached, whether the connection broke off (the request may have had its effect),
-//!   or what the broker refused. Whether a request is repeated is the caller's choice.
+//!   or what the broker refused.
+//! - Requests are repeated by one rule ([`RetrySchedule`]); whether a repetition is safe is the caller's knowledge.
 
+pub use crate::import_report::ReportLines;
 use crate::path::encode_identifier;
+pub use crate::retry_schedule::{RequestRetry, RetrySchedule};
+pub use crate::topic_stream::{StreamPart, TopicStream};
 use bytes::Bytes;
-use contract::{Error, Kind, Result};
-use reqwest::header::{HeaderMap, RETRY_AFTER};
+use contract::{Error, Kind, ReadOffset, Result};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::{Method, RequestBuilder, Response, Url};
 use std::time::Duration;
 
@@ -31,6 +35,7 @@ pub struct ConnectionOptions {
 pub struct BrokerConnection {
     http: reqwest::Client,
     base: Url,
+    options: ConnectionOptions,
 }
 
 /// Why there is no successful response.
@@ -80,12 +85,17 @@ impl BrokerConnection {
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT_TIMEOUT)
-            .user_agent(options.user_agent);
+            .user_agent(options.user_agent.clone());
         if let Some(silence_max) = options.silence_max {
             http = http.read_timeout(silence_max);
         }
         let failed = |cause| Error::new(Kind::Unavailable, "The HTTP client cannot start.").with_source(cause);
-        Ok(Self { http: http.build().map_err(failed)?, base })
+        Ok(Self { http: http.build().map_err(failed)?, base, options })
+    }
+
+    /// A connection to the same broker without a limit on silence: a request takes as long as its body needs.
+    pub fn without_silence_limit(&self) -> Result<Self> {
+        Self::new(self.base.as_str(), ConnectionOptions { silence_max: None, ..self.options.clone() })
     }
 
     /// A request to the path of these pieces below `/v1`, with these parameters.
@@ -120,13 +130,13 @@ impl BrokerConnection {
         Err(RequestFailure::Refused(RefusedResponse { status: status.as_u16(), retry_after, body }))
     }
 
-    /// Makes an attempt with a request, and repeats it after each wait that `wait_after` returns. A request whose body is a
-    /// stream cannot be sent twice: it is attempted once.
+    /// Makes an attempt with a request, and repeats it as the schedule says. A request whose body is a stream cannot be sent
+    /// twice: it is attempted once.
     pub async fn attempt<T, F>(
         &self,
         request: RequestBuilder,
         send: impl Fn(RequestBuilder) -> F,
-        mut wait_after: impl FnMut(&RequestFailure) -> Option<Duration>,
+        mut schedule: RetrySchedule,
     ) -> Result<T, RequestFailure>
     where
         F: Future<Output = Result<T, RequestFailure>>,
@@ -137,9 +147,28 @@ impl BrokerConnection {
                 Ok(response) => return Ok(response),
                 Err(failure) => failure,
             };
-            let Some(wait) = wait_after(&failure) else { return Err(failure) };
+            let Some(wait) = schedule.wait_after(&failure) else { return Err(failure) };
+            tracing::debug!(?failure, ?wait, "repeating the request");
             tokio::time::sleep(wait).await;
         }
+    }
+
+    /// Follows a topic: opens a stream of its events after this offset. `query` has the topic or the consumer, and filters.
+    pub async fn follow(
+        &self,
+        query: Vec<(String, String)>,
+        offset: ReadOffset,
+        schedule: RetrySchedule,
+    ) -> Result<TopicStream, RequestFailure> {
+        TopicStream::open(self.clone(), query, offset, schedule).await
+    }
+
+    /// Sends NDJSON of any length to be imported. The report arrives while the body is sent. Use a connection
+    /// [without a limit on silence](Self::without_silence_limit), or a body that never pauses.
+    pub async fn import(&self, lines: impl Into<reqwest::Body>) -> Result<ReportLines, RequestFailure> {
+        let request = self.request(Method::POST, &["events:import"], &[]);
+        let request = request.header(CONTENT_TYPE, "application/x-ndjson").body(lines);
+        Ok(ReportLines::of(self.send(request).await?))
     }
 
     /// The broker's address, without a user name or password.

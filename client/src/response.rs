@@ -1,5 +1,6 @@
 //! Reading responses into the contract's types. An event's text is a slice of the response, not a copy.
 
+use crate::event_stream::StreamedEvent;
 use crate::problem;
 use crate::transport::HttpResponse;
 use bytes::Bytes;
@@ -220,6 +221,16 @@ pub(crate) fn log_page(body: &Bytes) -> Result<LogPage> {
 
 fn stored_events(body: &Bytes, items: &[&RawValue]) -> Result<Vec<StoredEvent>> {
     items.iter().map(|item| stored_event(body.slice_ref(item.get().as_bytes()))).collect()
+}
+
+/// An event of a stream, with its claim if it was assigned to a member of a shared group.
+pub(crate) fn streamed_event(text: Bytes) -> Result<StreamedEvent> {
+    #[derive(Deserialize)]
+    struct StreamedClaim {
+        claim: Option<Claim>,
+    }
+    let StreamedClaim { claim } = parse(&text)?;
+    Ok(StreamedEvent { event: stored_event(text)?, claim })
 }
 
 /// An event from its text.

@@ -1,14 +1,13 @@
 //! A typed call: sent, repeated if that is safe, and returned as a response or a [`contract::Error`].
 //!
-//! - A request that was refused because the broker is full (429) had no effect and is repeated. After a 503, or without a
-//!   response, the request may have had its effect: it is repeated only if a repetition has no second effect
-//!   ([`RepeatSafety`]).
-//! - No wait is shorter than `Retry-After`. One call takes no longer than its total, including the waits.
+//! - [`RetrySchedule`] decides whether a request is repeated.
+//! - One call takes no longer than its total, including the waits.
 
 use crate::connection::{BrokerConnection, ConnectionOptions, RequestFailure};
 use crate::problem;
 use crate::query::QueryParams;
-use crate::retry::{RetryPolicy, jitter};
+use crate::retry::RetryPolicy;
+use crate::retry_schedule::{RequestRetry, RetrySchedule, TOTAL_DEFAULT};
 use bytes::Bytes;
 use contract::{Error, Kind, ProducerId, Result};
 use reqwest::header::HeaderMap;
@@ -18,22 +17,10 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
-/// The default for the longest time of a call, in addition to the time that the broker is asked to wait.
-const TOTAL_DEFAULT: Duration = Duration::from_secs(90);
-
-/// Whether a request may be repeated when it is unknown whether it had its effect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RepeatSafety {
-    /// A repetition has no second effect.
-    Freely,
-    /// A repetition could have a second effect.
-    Never,
-}
-
 /// A connection with the limits of a call. Cheap to clone; clones share their sockets.
 #[derive(Debug, Clone)]
 pub(crate) struct HttpTransport {
-    connection: BrokerConnection,
+    pub(crate) connection: BrokerConnection,
     pub(crate) retry: RetryPolicy,
     pub(crate) total: Duration,
 }
@@ -41,7 +28,7 @@ pub(crate) struct HttpTransport {
 /// A request to be sent.
 pub(crate) struct HttpRequest {
     request: RequestBuilder,
-    repeat: RepeatSafety,
+    repeat: RequestRetry,
     /// How long the broker may wait before it responds.
     waits: Duration,
 }
@@ -83,7 +70,7 @@ impl HttpRequest {
 
     /// The same, not repeated if it may have had its effect.
     pub(crate) const fn once(mut self) -> Self {
-        self.repeat = RepeatSafety::Never;
+        self.repeat = RequestRetry::Never;
         self
     }
 
@@ -103,7 +90,7 @@ impl HttpTransport {
     /// A request that may be repeated.
     pub(crate) fn request(&self, method: Method, path: &[&str], query: &QueryParams) -> HttpRequest {
         let request = self.connection.request(method, path, query);
-        HttpRequest { request, repeat: RepeatSafety::Freely, waits: Duration::ZERO }
+        HttpRequest { request, repeat: RequestRetry::Freely, waits: Duration::ZERO }
     }
 
     /// Sends a request until it succeeds, is refused for good, or has been tried often or long enough.
@@ -113,17 +100,13 @@ impl HttpTransport {
             let sent = timeout_at(until, self.receive(request)).await;
             sent.unwrap_or(Err(RequestFailure::TimedOut))
         };
-        let mut tries = 0;
-        let wait_after = |failure: &RequestFailure| {
-            tries += 1;
-            let (kind, asked) = repeatable_kind(failure)?;
-            let wait = self.retry.wait_after(tries, asked, jitter()).filter(|_| may_repeat(kind, repeat))?;
-            (Instant::now() + wait < until).then(|| {
-                tracing::debug!(?failure, tries, ?wait, "repeating the request");
-                wait
-            })
-        };
-        self.connection.attempt(request, send, wait_after).await.map_err(error_of)
+        let schedule = RetrySchedule::new(self.retry, repeat, until);
+        self.connection.attempt(request, send, schedule).await.map_err(error_of)
+    }
+
+    /// The schedule of a call that has no second effect.
+    pub(crate) fn schedule(&self) -> RetrySchedule {
+        RetrySchedule::new(self.retry, RequestRetry::Freely, Instant::now() + self.total)
     }
 
     /// Sends a request once, and receives the whole response.
@@ -135,28 +118,7 @@ impl HttpTransport {
     }
 }
 
-/// The kind of a transient failure, with the wait that the broker asks for.
-fn repeatable_kind(failure: &RequestFailure) -> Option<(Kind, Option<Duration>)> {
-    match failure {
-        RequestFailure::Unreachable(_) | RequestFailure::Broken(_) => Some((Kind::Unavailable, None)),
-        RequestFailure::Refused(refused) => {
-            let error = problem::read(refused.status, &refused.body, None);
-            Some((error.kind(), refused.retry_after.map(Duration::from_secs)))
-        }
-        RequestFailure::Unwritable(_) | RequestFailure::TimedOut => None,
-    }
-}
-
-const fn may_repeat(kind: Kind, repeat: RepeatSafety) -> bool {
-    match kind {
-        // The request in flight under the key is an earlier try of this call.
-        Kind::Overloaded | Kind::IdempotencyKeyInFlight => true,
-        Kind::Unavailable => matches!(repeat, RepeatSafety::Freely),
-        _ => false,
-    }
-}
-
-fn error_of(failure: RequestFailure) -> Error {
+pub(crate) fn error_of(failure: RequestFailure) -> Error {
     match failure {
         RequestFailure::Unwritable(cause) => {
             let detail =

@@ -1,6 +1,6 @@
 //! An open claim becomes a dead letter.
 
-use crate::ledger::{ClaimKey, ClaimSlot, Decision, Entry, StoredDeadLetter};
+use crate::ledger::{ClaimKey, ClaimSlot, Decision, Entry, StoredDeadLetter, uuid_from_hash};
 use contract::{ClaimError, DeadLetterSource, Result, TopicId};
 use uuid::Uuid;
 
@@ -36,8 +36,18 @@ pub(super) fn give_up(
 
 /// An id computed from the letter's content, so that the same decision gives the same id; no two letters share one.
 fn letter_id(key: &ClaimKey, topic: &TopicId, position: u64) -> Uuid {
-    let name = format!("dead letter\n{}\n{topic}\n{}\n{position}", key.handler, key.sequence);
-    let hash = blake3::hash(name.as_bytes());
-    let half = hash.as_bytes().as_chunks::<16>().0.first().copied().unwrap_or_default();
-    uuid::Builder::from_custom_bytes(half).into_uuid()
+    uuid_from_hash(&format!("dead letter\n{}\n{topic}\n{}\n{position}", key.handler, key.sequence))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::Sequence;
+
+    #[test]
+    fn the_id_of_a_dead_letter_never_changes() {
+        let key = ClaimKey { handler: "billing".to_owned(), topic: 1, sequence: Sequence(3) };
+        let topic = TopicId::parse("gts.hx.core.events.topic.v1~vendor.bank.v1").unwrap();
+        assert_eq!(letter_id(&key, &topic, 41).to_string(), "d57dd251-788d-8edb-8f46-3bd22a0f0c48");
+    }
 }

@@ -36,7 +36,7 @@ use uuid::Uuid;
     event-broker bench --data ./bench-data --callers 256 --events 200000\n  \
     event-broker bench --memory --callers 16 --batch 100 --events 1000000")]
 pub(super) struct BenchArgs {
-    /// Keep the log in this folder, and leave it there; it is created if it does not exist.
+    /// Keep the log in this folder, also after the run; it is created if it does not exist.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Publish into a folder that already holds a log.

@@ -1,25 +1,21 @@
 //! The running broker as the command line calls it: requests and replies as JSON, over the client's [`BrokerConnection`].
 //!
-//! - A request that may be repeated is repeated a few times: when the broker asks for it (`Retry-After`), and when the
-//!   connection broke off before the response arrived. Any other request is sent once.
-//! - A broker that cannot be reached at all is reported at once.
+//! - Requests are repeated by the rule of the client crate ([`RetrySchedule`]), but a broker that the first try does not reach
+//!   is reported at once.
 
 use super::error::{BrokerRefusal, CliError, CliResult};
 use super::output;
 use bytes::Bytes;
-use event_broker_client::connection::{BrokerConnection, ConnectionOptions, RequestFailure, SILENCE_MAX};
+use contract::ReadOffset;
+pub(super) use event_broker_client::connection::RequestRetry;
+use event_broker_client::connection::{
+    BrokerConnection, ConnectionOptions, ReportLines, RequestFailure, RetrySchedule, SILENCE_MAX, TopicStream,
+};
 use reqwest::{Method, RequestBuilder, Response};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::process::ExitCode;
 use std::time::Duration;
-
-/// How often a request is sent, at most.
-const TRIES_MAX: u32 = 6;
-/// The longest wait that the broker may ask for.
-const WAIT_SECONDS_MAX: u64 = 10;
-/// The first wait after a broken connection; each is twice the one before.
-const FIRST_WAIT: Duration = Duration::from_millis(200);
 
 /// Which broker is called.
 #[derive(clap::Args, Debug, Clone)]
@@ -45,15 +41,6 @@ pub(super) struct ClientArgs<V: clap::Subcommand> {
 #[derive(Debug, Clone)]
 pub(super) struct BrokerClient {
     connection: BrokerConnection,
-}
-
-/// Whether a request may be repeated when it is unknown whether it had its effect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RequestRetry {
-    /// A repetition has no second effect.
-    Freely,
-    /// A repetition could have a second effect.
-    Never,
 }
 
 /// A page of a list, whatever the name of its rows is.
@@ -137,40 +124,29 @@ impl BrokerClient {
 
     /// Sends a request; a response with an error status is a failure.
     pub(super) async fn send(&self, request: RequestBuilder, repeat: RequestRetry) -> CliResult<Response> {
-        let (mut next_wait, mut broke, mut tries) = (FIRST_WAIT, false, 0);
-        let wait_after = |failure: &RequestFailure| {
-            tries += 1;
-            if repeat == RequestRetry::Never || tries >= TRIES_MAX {
-                return None;
-            }
-            match failure {
-                RequestFailure::Refused(refused) if is_transient(refused.status, refused.retry_after) => {
-                    return Some(retry_delay(refused.retry_after));
-                }
-                RequestFailure::Broken(_) => broke = true,
-                // A broker that was there a moment ago may be restarting.
-                RequestFailure::Unreachable(_) if broke => (),
-                _ => return None,
-            }
-            let wait = next_wait;
-            next_wait *= 2;
-            Some(wait)
-        };
-        let sent = self.connection.attempt(request, |request| self.connection.send(request), wait_after).await;
+        let send = |request| self.connection.send(request);
+        let sent = self.connection.attempt(request, send, RetrySchedule::interactive(repeat)).await;
         sent.map_err(|failure| self.failure(failure))
     }
 
     /// The whole body of a response.
     pub(super) async fn read_body(&self, response: Response) -> CliResult<Bytes> {
-        response.bytes().await.map_err(|error| self.request_error(error))
+        response.bytes().await.map_err(|error| self.failure(RequestFailure::of(error)))
     }
 
-    /// The error for a response that broke off.
-    pub(super) fn request_error(&self, error: reqwest::Error) -> CliError {
-        self.failure(RequestFailure::of(error))
+    /// Opens a stream of a topic's events after this offset.
+    pub(super) async fn follow(&self, query: Vec<(String, String)>, offset: ReadOffset) -> CliResult<TopicStream> {
+        let schedule = RetrySchedule::interactive(RequestRetry::Freely);
+        self.connection.follow(query, offset, schedule).await.map_err(|failure| self.failure(failure))
     }
 
-    fn failure(&self, failure: RequestFailure) -> CliError {
+    /// Sends NDJSON to be imported, and returns the report.
+    pub(super) async fn import(&self, lines: reqwest::Body) -> CliResult<ReportLines> {
+        self.connection.import(lines).await.map_err(|failure| self.failure(failure))
+    }
+
+    /// The error for a request that failed.
+    pub(super) fn failure(&self, failure: RequestFailure) -> CliError {
         let address = self.address();
         match failure {
             RequestFailure::Unreachable(cause) => CliError::Unreachable(format!(
@@ -184,9 +160,7 @@ impl BrokerClient {
                 CliError::caused_by("the request cannot be written", root_cause(&cause))
             }
             RequestFailure::TimedOut => CliError::Failed(format!("{address} did not answer in time")),
-            RequestFailure::Refused(refused) => {
-                BrokerRefusal::read(refused.status, &refused.body, refused.retry_after).into()
-            }
+            RequestFailure::Refused(refused) => BrokerRefusal::read(refused.status, &refused.body).into(),
         }
     }
 
@@ -196,22 +170,7 @@ impl BrokerClient {
     }
 }
 
-/// Whether the broker asks to repeat the request later.
-fn is_transient(status: u16, retry_after: Option<u64>) -> bool {
-    matches!(status, 429 | 503) && retry_after.is_some()
-}
-
-/// The wait that the broker asks for, within reason.
-fn retry_delay(retry_after: Option<u64>) -> Duration {
-    Duration::from_secs(retry_after.unwrap_or(1).clamp(1, WAIT_SECONDS_MAX))
-}
-
 impl BrokerRefusal {
-    /// Whether the broker asks to repeat the request later.
-    pub(super) fn is_transient(&self) -> bool {
-        is_transient(self.status(), self.retry_after)
-    }
-
     /// Whether the request is wrong, whenever it is sent.
     pub(super) fn is_client_error(&self) -> bool {
         (400..500).contains(&self.status()) && self.status() != 429

@@ -6,7 +6,7 @@ use clap_complete::Shell;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Prints the script with which a shell completes this command line.
+/// Prints the script that completes this command line in a shell.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     event-broker completions bash > ~/.local/share/bash-completion/completions/event-broker\n  \

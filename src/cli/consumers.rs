@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 /// Lists, shows, creates and deletes consumers, and moves the offsets of their groups.
 ///
-/// A consumer lives for its session; every poll restarts the session. Its group has a committed offset in each topic: offset
+/// A consumer exists for its session; every poll restarts the session. Its group has a committed offset in each topic: offset
 /// 7 means that sequence 7 and all before it are processed.
 ///
 /// Exit code 0: success. 1: the broker refused the request, or could not be reached.
@@ -97,7 +97,7 @@ struct CreateConsumerArgs {
     /// Only events for which this CEL expression is true, such as `data.total > 100`.
     #[arg(long, value_name = "CEL")]
     filter: Option<String>,
-    /// How long it lives without polling, such as PT5M; 30 seconds when absent.
+    /// How long it exists without polling, such as PT5M; 30 seconds when absent.
     #[arg(long, value_name = "DURATION")]
     session_timeout: Option<String>,
     /// How the group's members divide the events: broadcast or shared.

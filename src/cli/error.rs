@@ -46,9 +46,6 @@ pub(super) struct BrokerRefusal {
     earliest: Option<u64>,
     /// The offset to continue with in that case.
     pub(super) resume_offset: Option<u64>,
-    /// When to retry, in seconds.
-    #[serde(skip)]
-    pub(super) retry_after: Option<u64>,
     /// The whole document, for `--json`.
     #[serde(skip)]
     pub(super) document: Value,
@@ -63,16 +60,15 @@ struct RefusalViolation {
 
 impl BrokerRefusal {
     /// Reads the body of a response with this status.
-    pub(super) fn read(status: u16, body: &[u8], retry_after: Option<u64>) -> Self {
+    pub(super) fn read(status: u16, body: &[u8]) -> Self {
         let document: Value = serde_json::from_slice(body).unwrap_or_default();
         match Self::deserialize(&document) {
-            Ok(refusal) if !refusal.title.is_empty() => Self { status, retry_after, document, ..refusal },
+            Ok(refusal) if !refusal.title.is_empty() => Self { status, document, ..refusal },
             _ => Self {
                 status,
                 document,
                 title: "Not an event broker's response".to_owned(),
                 detail: "The server at this address does not respond like an event broker; is --url right?".to_owned(),
-                retry_after,
                 ..Self::default()
             },
         }
@@ -80,7 +76,7 @@ impl BrokerRefusal {
 
     /// Reads a problem document that is part of a response.
     pub(super) fn from_document(document: &[u8]) -> Self {
-        let read = Self::read(0, document, None);
+        let read = Self::read(0, document);
         let status = read.document.get("status").and_then(Value::as_u64).and_then(|status| u16::try_from(status).ok());
         Self { status: status.unwrap_or_default(), ..read }
     }
@@ -177,7 +173,7 @@ mod tests {
     fn a_refusal_says_everything_the_broker_said() {
         let body = br#"{"type":"https://errors.hyperspot.com/EVENT_BROKER_TRIMMED","title":"Trimmed","status":410,
             "detail":"Gone.","traceId":"abc","earliest":7,"resumeOffset":6,"errors":[{"pointer":"/offset","detail":"too low"}]}"#;
-        let refusal = BrokerRefusal::read(410, body, None);
+        let refusal = BrokerRefusal::read(410, body);
         assert_eq!(refusal.code(), "EVENT_BROKER_TRIMMED");
         assert_eq!(
             refusal.to_string(),
@@ -188,7 +184,7 @@ mod tests {
     #[test]
     fn what_is_no_problem_document_is_told_apart() {
         for body in [&b"<html>"[..], b"{}", b"[]"] {
-            let text = BrokerRefusal::read(502, body, None).to_string();
+            let text = BrokerRefusal::read(502, body).to_string();
             assert!(text.starts_with("Not an event broker's response (502): "), "{text}");
         }
     }

@@ -3,14 +3,13 @@
 //! - The file is sent while it is read, and progress is received while it is sent; neither is held in memory.
 //! - A refused line does not prevent other lines from being stored.
 
-use super::client::{self, BrokerUrl, RequestRetry};
+use super::client::{self, BrokerUrl};
 use super::error::{BrokerRefusal, CliError, CliResult};
 use super::input::{self, InputSource};
 use super::output::{self, CliOutput};
 use bytes::Bytes;
 use futures_util::stream;
 use indicatif::ProgressBar;
-use reqwest::Method;
 use serde_json::Value;
 use std::io::{self, BufRead};
 use std::path::PathBuf;
@@ -61,20 +60,12 @@ async fn import(arguments: &ImportArgs) -> CliResult {
         last: Value::Null,
         broke_off: None,
     };
-    let request = client.request(Method::POST, &["events:import"], &[]);
-    let request = request.header("content-type", "application/x-ndjson").body(body(source, progress.bar.clone()));
-    let mut response = client.send(request, RequestRetry::Never).await?;
-    let mut rest = Vec::new();
+    let mut report = client.import(body(source, progress.bar.clone())).await?;
     loop {
-        let piece = match response.chunk().await {
-            Ok(Some(piece)) => piece,
+        match report.next().await {
+            Ok(Some(line)) => progress.take(&line)?,
             Ok(None) => break,
-            Err(error) => return Err(progress.interrupted(&client.request_error(error))),
-        };
-        rest.extend_from_slice(&piece);
-        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<_> = rest.drain(..=end).collect();
-            progress.take(&line)?;
+            Err(failure) => return Err(progress.interrupted(&client.failure(failure))),
         }
     }
     progress.end()

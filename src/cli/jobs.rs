@@ -16,7 +16,7 @@ const FINAL_STATUSES: [&str; 4] = ["COMPLETED", "ERROR", "CANCELLED", "EXPIRED"]
 
 /// Lists, shows and watches dispatch jobs, and retries, cancels or completes them.
 ///
-/// A job is the duty to deliver one event to one subscription, or one task to a URL.
+/// A job is the delivery of one event to one subscription, or of one task to a URL.
 ///
 /// Exit code 0: success. 1: the broker refused the request, or could not be reached.
 #[derive(clap::Args)]

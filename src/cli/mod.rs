@@ -30,7 +30,6 @@ mod restore;
 mod serve;
 mod settings;
 mod side_logs;
-mod sse;
 mod subscriptions;
 mod tail;
 mod topics;

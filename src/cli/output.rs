@@ -136,22 +136,22 @@ pub(super) fn escape_controls(text: &str) -> String {
 
 /// The same, but line breaks are kept.
 pub(super) fn escape_controls_per_line(text: &str) -> String {
-    escaped(text, |dead_letter| dead_letter == '\n')
+    escaped(text, |character| character == '\n')
 }
 
-fn escaped(text: &str, recorder: impl Fn(char) -> bool) -> String {
+fn escaped(text: &str, is_kept: impl Fn(char) -> bool) -> String {
     // Marks that reorder text are as misleading as those that control a terminal.
-    let steers = |dead_letter: char| {
-        dead_letter.is_control() || matches!(dead_letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    let steers = |character: char| {
+        character.is_control() || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
     if !text.chars().any(steers) {
         return text.to_owned();
     }
     let mut out = String::with_capacity(text.len());
-    for dead_letter in text.chars() {
-        match steers(dead_letter) && !recorder(dead_letter) {
-            true => out.extend(dead_letter.escape_default()),
-            false => out.push(dead_letter),
+    for character in text.chars() {
+        match steers(character) && !is_kept(character) {
+            true => out.extend(character.escape_default()),
+            false => out.push(character),
         }
     }
     out

@@ -79,9 +79,9 @@ impl FilterArgs {
     }
 }
 
-/// The parameters of a read of a topic.
-pub(super) fn query(topic: &str, offset: ReadOffset, rest: &[(String, String)]) -> Vec<(String, String)> {
-    let mut query = vec![("topic".to_owned(), topic.to_owned()), ("offset".to_owned(), offset.to_string())];
+/// The parameters of a read of a topic, besides the offset.
+pub(super) fn query(topic: &str, rest: &[(String, String)]) -> Vec<(String, String)> {
+    let mut query = vec![("topic".to_owned(), topic.to_owned())];
     query.extend_from_slice(rest);
     query
 }
@@ -93,7 +93,9 @@ pub(super) async fn page(
     offset: ReadOffset,
     rest: &[(String, String)],
 ) -> CliResult<TopicPage> {
-    client.get(&["events"], &query(topic, offset, rest)).await
+    let mut query = query(topic, rest);
+    query.push(("offset".to_owned(), offset.to_string()));
+    client.get(&["events"], &query).await
 }
 
 /// The topic's last sequence.

@@ -26,7 +26,7 @@ use std::process::ExitCode;
 /// Damaged records are removed. Their positions and sequences are never assigned to other events; readers skip them, as they
 /// skip trimmed events. Replaced files are kept in DIR/cut/, with `state/` if it could not be used: inspect them, then delete
 /// them. Lost events are printed with topic number, sequence and, if known, id. Lost facts (registrations, claims, offsets, …)
-/// are printed with their positions; their effect is still known if the checkpoint in `state/` is younger.
+/// are printed with their positions; their effect is still known if the checkpoint in `state/` is newer.
 ///
 /// Exit code 0: repaired, or there was nothing to do. 1: it cannot be repaired. 2: there is no log.
 #[derive(clap::Args)]

@@ -13,7 +13,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Lists, shows, creates, pauses, resumes, tests, replays and deletes subscriptions.
 ///
-/// A subscription is a standing order to deliver the events of a topic to a webhook URL.
+/// A subscription delivers the events of a topic to a webhook URL.
 ///
 /// Exit code 0: success. 1: the broker refused the request, or could not be reached; `test`: the receiver did not accept the
 /// event.

@@ -1,23 +1,20 @@
 //! `event-broker tail`: prints a topic's events as they arrive, or those that are stored.
 //!
 //! - The start is fixed before the stream is opened, so that no event is skipped if the first stream breaks off at once.
-//! - A stream that ends or breaks off is opened again behind the last event; a refusal ends the command.
+//! - A stream that ends or breaks off is opened again behind the last event; a refusal ends the command, unless it is
+//!   transient.
 
-use super::client::{self, BrokerClient, BrokerUrl, RequestRetry};
-use super::error::{BrokerRefusal, CliError, CliResult};
+use super::client::{self, BrokerClient, BrokerUrl};
+use super::error::{CliError, CliResult};
 use super::output::{CliOutput, TextColour, escape_controls, on_one_line, print_note, reader_is_gone};
 use super::reading::{self, DEFAULT_TOPIC, FilterArgs};
-use super::sse::{SseMessage, SseParser};
 use contract::{Offset, ReadOffset};
-use reqwest::Method;
+use event_broker_client::connection::StreamPart;
 use serde_json::Value;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::str::FromStr;
-use std::time::Duration;
 
-/// The first and the longest wait before a stream is opened again.
-const WAITS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(5));
 /// Characters of an event's data that are printed without `--json`.
 const DATA_CHARS_MAX: usize = 200;
 
@@ -134,63 +131,24 @@ impl TailedTopic<'_> {
 
     /// Prints events as they arrive.
     async fn follow(&mut self) -> CliResult<()> {
-        let mut wait = WAITS.0;
-        // Retried only if the stream was open before.
-        let mut was_there = false;
+        let query = reading::query(self.topic, &self.filters);
+        let mut stream = self.client.follow(query, self.offset).await?;
         loop {
-            let mut opened = false;
-            let ended = self.stream(&mut opened).await;
-            was_there |= opened;
-            match ended {
-                Ok(ControlFlow::Break(())) => return Ok(()),
-                Ok(ControlFlow::Continue(())) | Err(CliError::Broken(_)) => {}
-                Err(CliError::Unreachable(_)) if was_there => {}
-                Err(CliError::Refused(refusal)) if was_there && refusal.is_transient() => {}
-                Err(failure) => return Err(failure),
-            }
-            if opened {
-                wait = WAITS.0;
-                let next = match self.offset {
-                    ReadOffset::Behind(offset) => format!("behind {offset}"),
-                    end => format!("at {end}"),
-                };
-                print_note(&format_args!("the stream from {} ended; continuing {next}", self.client.address()));
-            }
-            tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(WAITS.1);
-        }
-    }
-
-    /// One stream, up to its end; `Break` if no more events are wanted.
-    async fn stream(&mut self, opened: &mut bool) -> CliResult<ControlFlow<()>> {
-        let query = reading::query(self.topic, self.offset, &self.filters);
-        let request = self.client.request(Method::GET, &["events:stream"], &query);
-        let request = request.header("accept", "text/event-stream");
-        let mut response = self.client.send(request, RequestRetry::Never).await?;
-        *opened = true;
-        let mut parser = SseParser::default();
-        while let Some(bytes) = response.chunk().await.map_err(|error| self.client.request_error(error))? {
-            for message in parser.feed(&bytes) {
-                if self.take(message)?.is_break() {
-                    return Ok(ControlFlow::Break(()));
+            match stream.next().await.map_err(|failure| self.client.failure(failure))? {
+                StreamPart::Event(text) => {
+                    if self.lines.print(&PrintedEvent::read(&text)?)?.is_break() {
+                        return Ok(());
+                    }
+                }
+                StreamPart::Interrupted => {
+                    let next = match stream.offset() {
+                        ReadOffset::Behind(offset) => format!("behind {offset}"),
+                        end => format!("at {end}"),
+                    };
+                    print_note(&format_args!("the stream from {} ended; continuing {next}", self.client.address()));
                 }
             }
         }
-        Ok(ControlFlow::Continue(()))
-    }
-
-    fn take(&mut self, message: SseMessage) -> CliResult<ControlFlow<()>> {
-        let SseMessage { id, event, data } = message;
-        if event == "problem" {
-            let document = data.unwrap_or_default();
-            return Err(BrokerRefusal::from_document(document.as_bytes()).into());
-        }
-        let mut flow = ControlFlow::Continue(());
-        if let Some(data) = data {
-            flow = self.lines.print(&PrintedEvent::read(&data)?)?;
-        }
-        self.offset = id.map_or(self.offset, |id| Offset(id).into());
-        Ok(flow)
     }
 }
 

@@ -130,7 +130,7 @@ struct TopicSettingsArgs {
     /// A description for people.
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    /// How long events are kept, such as P30D; for ever when absent.
+    /// How long events are kept, such as P30D; forever when absent.
     #[arg(long, value_name = "DURATION")]
     retention: Option<String>,
     /// How long idempotency keys are remembered.

@@ -43,7 +43,7 @@ enum TypesCommand {
         /// Its id.
         id: String,
     },
-    /// Registers event types from JSON: one, an array, or one to a line, as the API takes them or `types list --json`
+    /// Registers event types from JSON: one, an array, or one per line, as the API accepts them or `types list --json`
     /// printed them. The same again changes nothing; another definition under the same id is refused. A type that was
     /// archived when it was printed is archived here, too.
     Register {

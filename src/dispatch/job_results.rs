@@ -6,7 +6,7 @@
 use super::retry::NextStep;
 use crate::ledger::{
     Command, DeadLetterRow, Decision, DeliveredJob, DispatchFact, Entry, EventDigest, JobKey, JobRow, JobSlot,
-    JobState, Ledger, StoredDeadLetter, SubscriptionRow,
+    JobState, Ledger, StoredDeadLetter, SubscriptionRow, uuid_from_hash,
 };
 use crate::subscriptions::{OperationalEvent, announce};
 use contract::{
@@ -263,9 +263,7 @@ fn letter_attempt(attempt: &JobAttempt, code: &str) -> ClaimAttempt {
 
 /// Derived from the job and the position, so that deciding again gives the same id, and ids are unique.
 fn letter_id(job: JobKey, position: u64) -> Uuid {
-    let hash = blake3::hash(format!("dead letter\n{}\n{}\n{position}", job.lane, job.sequence).as_bytes());
-    let half = hash.as_bytes().as_chunks::<16>().0.first().copied().unwrap_or_default();
-    uuid::Builder::from_custom_bytes(half).into_uuid()
+    uuid_from_hash(&format!("dead letter\n{}\n{}\n{position}", job.lane, job.sequence))
 }
 
 /// An attempt in the form that is stored.
@@ -280,5 +278,16 @@ pub(super) fn job_attempt(attempt: &crate::delivery::AttemptReport, number: u32,
         error: error.map(|(class, message)| AttemptError { class: class.to_string(), message: message.clone() }),
         response: response.filter(|text| !text.is_empty()).map(str::to_owned),
         token: FencingToken(token),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_of_a_jobs_dead_letter_never_changes() {
+        let job = JobKey { lane: Uuid::from_u128(7), sequence: Sequence(9) };
+        assert_eq!(letter_id(job, 41).to_string(), "0c3c96de-cc16-8c8c-bd0d-d4eb6025d333");
     }
 }

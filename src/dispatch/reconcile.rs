@@ -9,7 +9,7 @@ use super::job_event::group_by_aggregate;
 use super::lane::{EventArrival, LaneKey, LaneRules, PlannedJob};
 use super::lane_filter::EarlierFilter;
 use super::send::LaneSource;
-use super::worker::{DispatchWorker, UnbuiltLane};
+use super::worker::{DispatchWorker, ReconciledAt, UnbuiltLane};
 use crate::events::{FoundEvent, find_event};
 use crate::ledger::{
     DispatchRows, EventDigest, JobRow, JobSlot, JobState, Ledger, SubscriptionRow, TASKS, TaskRow, tag,
@@ -37,14 +37,14 @@ impl DispatchWorker {
     /// Applies what changed since the last time.
     pub(super) async fn reconcile(&mut self, ledger: &Arc<Ledger>, now: i64) -> Result<()> {
         let Some(default) = self.context.default.upgrade() else { return Ok(()) };
-        let (version, replays) = {
+        let (rows, replays) = {
             let rows = ledger.dispatch();
             (rows.version(), rows.replays().count())
         };
         // One lock after the other: the two ledgers may be the same, and a second read lock would deadlock with a
         // waiting writer.
-        let pools_version = default.dispatch().version();
-        let seen = (version, pools_version, replays);
+        let pools = default.dispatch().version();
+        let seen = ReconciledAt { rows, pools, replays };
         let is_due = self.unbuilt.values().any(|lane| lane.retry_at <= now);
         if self.reconciled_at == Some(seen) && !self.must_reconcile && !is_due {
             return Ok(());
@@ -53,8 +53,7 @@ impl DispatchWorker {
         self.take_pools(&default.dispatch(), now);
         self.find_pools();
         // After a start all lanes are built.
-        let changed_jobs =
-            self.reconciled_at.map(|(version, ..)| self.changed_jobs(ledger, version)).unwrap_or_default();
+        let changed_jobs = self.reconciled_at.map(|last| self.changed_jobs(ledger, last.rows)).unwrap_or_default();
         let (wanted, mut changed) = desired_lanes(&ledger.dispatch(), &self.known);
         changed.retain(|it| {
             self.unbuilt.get(&it.lane).is_none_or(|known| known.retry_at <= now || known.touched != it.touched)

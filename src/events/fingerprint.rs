@@ -4,7 +4,7 @@
 //! Parts are of fixed size or length-prefixed: different lists of parts are never the same bytes. Topics are represented
 //! by their number in the log, types by their tag.
 
-use crate::ledger::{RegisteredTopic, tag};
+use crate::ledger::{RegisteredTopic, tag, u64_from_hash, u128_from_hash};
 use contract::{
     DeduplicateBy, EventTypeId, NewEvent, ProducerId, Sequence, SubjectNormalisation, SubjectTypeId, Timestamp,
     digest_form,
@@ -119,11 +119,7 @@ pub(crate) fn imported_key(key: u128) -> u128 {
 pub(crate) fn data(value: &Value) -> u64 {
     let mut form = Vec::with_capacity(512);
     digest_form(value, &mut form);
-    first_word(&blake3::hash(&form))
-}
-
-fn first_word(hash: &blake3::Hash) -> u64 {
-    hash.as_bytes().as_chunks::<8>().0.first().map_or(0, |word| u64::from_le_bytes(*word))
+    u64_from_hash(&form)
 }
 
 /// Collects the parts in one buffer, since hashing it at once is faster than piece by piece.
@@ -158,13 +154,12 @@ impl FingerprintBuilder {
     }
 
     pub(crate) fn finish(self) -> u128 {
-        let hash = blake3::hash(&self.0);
-        hash.as_bytes().as_chunks::<16>().0.first().map_or(0, |half| u128::from_le_bytes(*half))
+        u128_from_hash(&self.0)
     }
 
     /// A shorter fingerprint, if it only distinguishes two things with the same name.
     pub(crate) fn half(self) -> u64 {
-        first_word(&blake3::hash(&self.0))
+        u64_from_hash(&self.0)
     }
 }
 
@@ -190,6 +185,13 @@ mod tests {
             type_tag(&event.event_type),
             producer,
         )
+    }
+
+    #[test]
+    fn fingerprints_never_change() {
+        let builder = || FingerprintBuilder::new(b"");
+        assert_eq!(builder().finish(), 98_081_761_841_810_822_994_326_224_503_485_043_631);
+        assert_eq!(builder().half(), 12_007_152_915_317_330_863);
     }
 
     #[test]

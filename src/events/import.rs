@@ -224,7 +224,7 @@ async fn find_original(ledger: &Ledger, topic: TopicNumber, id: Uuid, exported: 
         return Ok(Some(header.sequence));
     }
     let key = fingerprint::exported_line(topic, id, exported);
-    let Some(row) = ledger.query_state(move |state| state.stored_key(key)).await?? else { return Ok(None) };
+    let Some(row) = ledger.query_rows(move |state| state.stored_key(key)).await? else { return Ok(None) };
     let range = ReadRange::All(Position(row.position.0.saturating_sub(1)));
     let header = first_header(ledger, range).await?;
     Ok(header.filter(|header| header.position == row.position && is_original(header)).map(|header| header.sequence))

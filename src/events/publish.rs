@@ -106,15 +106,19 @@ impl CallerContext<'_> {
         let registry = self.logs.default_ledger().registry();
         let now = self.logs.default_ledger().now();
         let context = PrepareContext { policy: self.rules, logs: self.logs, registry: &registry };
-        let prepared = |event: &SubmittedEvent| match event {
-            Ok(event) => match prepare(context, event, self.caller, now) {
-                Ok(prepared) => Ok(Ok(prepared)),
-                Err(PrepareError::Refused(refused)) => Ok(Err(refused)),
-                Err(PrepareError::SchemaMissing(missing)) => Err(missing),
-            },
-            Err(unread) => Ok(Err(refuse_unread(context, unread))),
-        };
-        events.iter().map(prepared).collect()
+        let mut items = Vec::with_capacity(events.len());
+        for event in events {
+            let prepared = match event {
+                Ok(event) => prepare(context, event, self.caller, now),
+                Err(unread) => Err(PrepareError::Refused(refuse_unread(context, unread))),
+            };
+            items.push(match prepared {
+                Ok(prepared) => Ok(prepared),
+                Err(PrepareError::Refused(refused)) => Err(refused),
+                Err(PrepareError::SchemaMissing(missing)) => return Err(missing),
+            });
+        }
+        Ok(items)
     }
 }
 

@@ -315,7 +315,7 @@ impl EventReader<'_> {
 }
 
 async fn head(ledger: &Ledger, key: u128) -> Result<Option<AggregateHead>> {
-    ledger.query_state(move |state| state.head(key)).await?
+    ledger.query_rows(move |state| state.head(key)).await
 }
 
 async fn find_id(ledger: &Ledger, id: Uuid) -> Result<Option<RecordHeader>> {

@@ -53,7 +53,7 @@ impl<'a> StoredReplies<'a> {
     /// The reply stored under a valid key, in any log.
     pub(crate) async fn find(&self, key: u128) -> Result<Option<FoundReply<'a>>> {
         for ledger in self.logs.ledgers() {
-            let remembered = ledger.query_state(move |state| state.stored_key(key)).await??;
+            let remembered = ledger.query_rows(move |state| state.stored_key(key)).await?;
             let age = |known: &IdempotencyRow| ledger.time_for(known.time).saturating_sub(known.time);
             let lives = |known: &IdempotencyRow| age(known) < self.lives_millis;
             if let Some(remembered) = remembered.filter(lives) {
@@ -125,7 +125,7 @@ impl FoundReply<'_> {
     /// The entry of the reply, if it was written again and the first one reclaimed since the key was looked up.
     async fn rewritten_entry(&self) -> Result<Option<Record>> {
         let (key, IdempotencyRow { position, .. }) = (self.key, self.remembered);
-        let known = self.ledger.query_state(move |state| state.stored_key(key)).await??;
+        let known = self.ledger.query_rows(move |state| state.stored_key(key)).await?;
         match known.filter(|known| known.position != position) {
             Some(known) => record_at(&self.ledger, known.position).await,
             None => Ok(None),

@@ -11,6 +11,7 @@ mod detachable_log;
 mod disk;
 mod facts;
 mod failure;
+mod hash;
 mod incidents;
 mod reclaim;
 mod state;
@@ -32,6 +33,7 @@ pub use facts::dispatch::{DeliveredJob, DispatchFact, EventDigest};
 pub use facts::entry::Entry;
 pub use facts::placement::{LogLocation, TopicPlacement};
 pub use failure::read_failed;
+pub(crate) use hash::{u64_from_hash, u128_from_hash, uuid_from_hash};
 pub use incidents::{IncidentReporter, leaves_state_intact};
 pub use reclaim::ReclaimReport;
 pub use reclaim::usage::{EntryUsage, ReclaimPolicy, ReclaimableEntries};
@@ -242,6 +244,14 @@ impl Ledger {
         });
         self.send(WriterMessage::Query(ask)).await?;
         answer.await.map_err(|_| self.closed_error())
+    }
+
+    /// Looks something up in the durable state that may be unreadable.
+    pub async fn query_rows<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&LedgerState) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.query_state(question).await.flatten()
     }
 
     /// Writes a checkpoint of everything that is durable by now, if there is a folder for it. Returns when it is on

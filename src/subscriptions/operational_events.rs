@@ -6,7 +6,7 @@
 //! - There are no operations events about subscriptions to this topic: they would never end.
 
 use crate::events::draft_of;
-use crate::ledger::{Command, Decision, JobKey, Ledger, SubscriptionRow};
+use crate::ledger::{Command, Decision, JobKey, Ledger, SubscriptionRow, uuid_from_hash};
 use contract::{AttemptError, Error, EventTypeId, Kind, NewEvent, NewTopic, Result, SubjectTypeId, TopicId};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -104,12 +104,14 @@ pub(crate) fn announce(news: &OperationalEvent<'_>, decision: &mut Decision<'_>)
     }
     let Some(entry) = decision.registry().topic(&topic).cloned() else { return Ok(()) };
     let event = news.event()?;
-    // Derived from the position, so that deciding again gives the same id.
-    let hash = blake3::hash(format!("news\n{}\n{}", event.event_type, decision.position()).as_bytes());
-    let half = hash.as_bytes().as_chunks::<16>().0.first().copied().unwrap_or_default();
-    let id = uuid::Builder::from_custom_bytes(half).into_uuid();
+    let id = event_id(event.event_type.as_str(), decision.position().get());
     decision.add_event(&draft_of(&event, id, &entry, decision.now())?)?;
     Ok(())
+}
+
+/// Derived from the position, so that deciding again gives the same id.
+fn event_id(event_type: &str, position: u64) -> Uuid {
+    uuid_from_hash(&format!("news\n{event_type}\n{position}"))
 }
 
 /// Registers the topic of operations events, if it does not exist.
@@ -150,5 +152,16 @@ impl Command for AnnounceTarget {
 
     fn bytes(&self) -> usize {
         512 + self.target.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_of_an_operational_event_never_changes() {
+        let id = event_id("gts.hx.core.events.type.v1~hx.broker.subscription_paused.v1", 12);
+        assert_eq!(id.to_string(), "c85b14d3-d5f5-8c4e-aa5e-c1b00ce6628c");
     }
 }

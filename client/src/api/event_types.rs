@@ -10,6 +10,13 @@ use contract::{
 };
 use reqwest::Method;
 
+impl Client {
+    /// One version of an event type's schema, without the others.
+    pub async fn version(&self, id: &EventTypeId, version: SchemaVersion) -> Result<RegisteredVersion> {
+        self.get(&["event-types", id.as_str(), "versions", &version.to_string()], NO_PARAMS).await
+    }
+}
+
 impl EventTypeApi for Client {
     fn register_event_type(&self, event_type: NewEventType) -> BoxFuture<'_, Result<RegisterOutcome<EventType>>> {
         Box::pin(async move { self.register(Method::POST, &["event-types"], &event_type).await })

@@ -49,7 +49,7 @@ fn answer(listener: &TcpListener, notes: &Mutex<Vec<Asked>>, reply: Reply) {
 
 fn request(stream: &mut TcpStream) -> Asked {
     let mut reader = BufReader::new(stream);
-    let (mut first, mut length, mut key) = (String::new(), 0, None);
+    let (mut first, mut length, mut key, mut is_chunked) = (String::new(), 0, None, false);
     loop {
         let mut line = String::new();
         reader.read_line(&mut line).unwrap();
@@ -59,6 +59,7 @@ fn request(stream: &mut TcpStream) -> Asked {
         if let Some(value) = line.to_lowercase().strip_prefix("idempotency-key:") {
             key = Some(value.trim().to_owned());
         }
+        is_chunked |= line.to_lowercase().starts_with("transfer-encoding: chunked");
         if line.trim().is_empty() {
             break;
         }
@@ -68,5 +69,14 @@ fn request(stream: &mut TcpStream) -> Asked {
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();
+    while is_chunked {
+        let mut head = String::new();
+        reader.read_line(&mut head).unwrap();
+        let mut chunk = vec![0; usize::from_str_radix(head.trim(), 16).unwrap() + 2];
+        reader.read_exact(&mut chunk).unwrap();
+        chunk.truncate(chunk.len() - 2);
+        is_chunked = !chunk.is_empty();
+        body.extend(chunk);
+    }
     (format!("{first} {}", String::from_utf8(body).unwrap()).trim().to_owned(), key)
 }

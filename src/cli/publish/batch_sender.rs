@@ -234,7 +234,7 @@ impl ItemResponse {
 
     fn at(self, index: u64) -> EventAnswer {
         let Self { status, event, error, payload_mismatch } = self;
-        let refusal = error.as_ref().map(|error| BrokerRefusal::read(status, error.to_string().as_bytes(), None));
+        let refusal = error.as_ref().map(|error| BrokerRefusal::read(status, error.to_string().as_bytes()));
         EventAnswer { index, status, event, payload_mismatch, error, refusal }
     }
 }

@@ -34,6 +34,7 @@ mod finality;
 mod fixture;
 mod history;
 mod known_pitfalls;
+mod language;
 mod lists;
 mod modes;
 mod more_commands;
@@ -82,6 +83,18 @@ pub(super) fn check(text: &str) {
     });
 }
 
+/// Whether a command did what its line says. A refusal is never what a line without `->` means.
+fn check_result(result: Result<String>, expected: Option<&str>) -> Result<(), String> {
+    match (result, expected) {
+        (Ok(_), None) => Ok(()),
+        (Err(error), None) => Err(error.to_string()),
+        (result, Some(expected)) => {
+            let got = result.map_or_else(|error| describe(&error), |got| got.trim().to_owned());
+            if got == expected { Ok(()) } else { Err(format!("{got} instead of {expected}")) }
+        }
+    }
+}
+
 impl DispatchFixture {
     async fn run_line(&mut self, number: usize, line: &str) {
         let (command, expected) = match line.split_once("->") {
@@ -91,15 +104,8 @@ impl DispatchFixture {
         if command.is_empty() {
             return;
         }
-        let got = match (self.ask(command).await, expected) {
-            // A refusal is never what a line without `->` means.
-            (Err(error), None) => panic!("line {number}: {line}: {error}"),
-            (Ok(_), None) => return,
-            (Ok(got), Some(_)) => got.trim().to_owned(),
-            (Err(error), Some(_)) => describe(&error),
-        };
-        let expected = expected.unwrap_or_default();
-        assert_eq!(got, expected, "line {number}: {line}");
+        let result = self.ask(command).await;
+        check_result(result, expected).unwrap_or_else(|reason| panic!("line {number}: {line}: {reason}"));
     }
 
     pub(super) async fn ask(&mut self, command: &str) -> Result<String> {

@@ -74,15 +74,16 @@ async fn load_checkpoint(log: &dyn Log, folder: Option<&Path>, answers_millis: i
     let (tables, found) = DiskTables::open(folder, stamp)?;
     let FoundCheckpoint::Checkpoint(payload) = found else { return Ok(empty(tables)) };
     let reason = match serde_json::from_str::<StateSnapshot>(payload.get()) {
-        Err(_) => "was written by another version",
-        Ok(snapshot) if snapshot.needs_dictionary > DICTIONARY => "was written by a newer version",
-        Ok(snapshot) if snapshot.lacks_facts() => "skipped facts that its version did not know",
+        Err(error) => format!("is damaged, or was written by another version ({error})"),
+        Ok(snapshot) if snapshot.needs_dictionary > DICTIONARY => "was written by a newer version".to_owned(),
+        Ok(snapshot) if snapshot.lacks_facts() => "skipped facts that its version did not know".to_owned(),
+        Ok(snapshot) if !snapshot.is_whole() => "lacks members of its topics".to_owned(),
         Ok(snapshot) => match belongs_to(log, &snapshot, folder).await? {
             true if snapshot.answers_millis >= answers_millis => {
                 return Ok(LedgerState { answers_millis, ..snapshot.restore(tables) });
             }
-            true => "was written with a shorter lifetime of stored replies",
-            false => "is not of this log, or nothing shows that it is (its last record was removed)",
+            true => "was written with a shorter lifetime of stored replies".to_owned(),
+            false => "is not of this log, or nothing shows that it is (its last record was removed)".to_owned(),
         },
     };
     tracing::warn!(folder = %folder.display(), "the last checkpoint {reason}; the whole log is folded");
@@ -169,4 +170,55 @@ pub(in crate::ledger) fn expire_before(state: &LedgerState) -> i64 {
 /// When an idempotency key was stored.
 pub(in crate::ledger) fn stamp(row: &[u8; IdempotencyRow::BYTES]) -> i64 {
     IdempotencyRow::decode(*row).time
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::state::bitmap::StoredBitmap;
+    use log::MemoryLog;
+    use serde_json::{Value, json};
+
+    /// The time of the checkpoints below; a state without a checkpoint has another.
+    const TIME: i64 = 77;
+
+    /// The state that is restored from a checkpoint with this payload.
+    async fn restored(payload: &Value) -> LedgerState {
+        let folder = tempfile::tempdir().unwrap();
+        let mut state = start_empty(folder.path(), 0).unwrap();
+        let text = payload.to_string();
+        let payload = move || Ok(RawValue::from_string(text.clone())?);
+        let job = state.disk_tables.freeze(Box::new(payload), 0).unwrap();
+        state.disk_tables.install(job.run(&crash_point).unwrap());
+        drop(state);
+        load_checkpoint(&MemoryLog::new(), Some(folder.path()), 0).await.unwrap()
+    }
+
+    fn is_replaced(state: &LedgerState) -> bool {
+        state.tables.dead_letters().is_replaced("mail", 1, Sequence(3))
+    }
+
+    #[tokio::test]
+    async fn a_checkpoint_with_a_damaged_bitmap_is_refused_and_the_log_is_folded() {
+        let bits = serde_json::to_value(StoredBitmap([3].into_iter().collect())).unwrap();
+        let mut payload =
+            serde_json::to_value(StateSnapshot::of(&LedgerState::new(DiskTables::in_memory(stamp)))).unwrap();
+        payload["time"] = TIME.into();
+        payload["parts"]["letters"]["replaced"] = json!([{"subscription": "mail", "topic": 1, "sequences": bits}]);
+        let state = restored(&payload).await;
+        assert_eq!((state.time, is_replaced(&state)), (TIME, true));
+        // The number of parts at the beginning is 0 instead of 1.
+        let damaged = bits.as_str().unwrap().strip_prefix("AQ").map(|rest| format!("AA{rest}")).unwrap();
+        payload["parts"]["letters"]["replaced"][0]["sequences"] = damaged.into();
+        assert_ne!(restored(&payload).await.time, TIME, "the checkpoint was used, and the set was empty");
+    }
+
+    #[tokio::test]
+    async fn a_checkpoint_that_lacks_members_of_topics_is_refused() {
+        let mut payload =
+            serde_json::to_value(StateSnapshot::of(&LedgerState::new(DiskTables::in_memory(stamp)))).unwrap();
+        payload["time"] = TIME.into();
+        payload["forgotten_through"] = json!([7]);
+        assert_ne!(restored(&payload).await.time, TIME, "the checkpoint was used");
+    }
 }

@@ -101,6 +101,11 @@ impl StateSnapshot {
         self.has_skipped && self.dictionary != DICTIONARY
     }
 
+    /// Whether every topic has all its members.
+    pub(in crate::ledger) const fn is_whole(&self) -> bool {
+        self.topics.len() == self.forgotten_through.len()
+    }
+
     /// The last sequence of the ledger's own topic.
     pub(in crate::ledger) fn through(&self) -> Sequence {
         self.tails.first().copied().unwrap_or_default()

@@ -154,15 +154,14 @@ impl CheckpointScheduler {
 
     /// Installs a checkpoint that has ended. After a failed one its rows stay in RAM until the next succeeds.
     pub(in crate::ledger) fn collect(&mut self, state: &mut LedgerState, now: i64) {
-        match self.running.take().map(JoinHandle::join) {
-            Some(Ok(Ok(done))) => {
+        let Some(running) = self.running.take() else { return };
+        match running.join().unwrap_or_else(|_| Err(io::Error::other("its thread panicked"))) {
+            Ok(done) => {
                 self.snapshot_bytes = done.payload_bytes;
                 state.disk_tables.install(done);
                 self.note(Ok(()), now);
             }
-            Some(Ok(Err(error))) => self.note(Err(&error.to_string()), now),
-            Some(Err(_)) => self.note(Err("its thread panicked"), now),
-            None => (),
+            Err(error) => self.note(Err(&error.to_string()), now),
         }
     }
 

@@ -121,6 +121,16 @@ fn a_broker_that_asks_for_time_is_given_it() {
 }
 
 #[test]
+fn a_request_that_a_full_broker_refused_is_repeated_whatever_it_does() {
+    let (url, requests) = pretend(|number, _| match number {
+        0 => response("429 Too Many Requests", "", ""),
+        _ => response("200 OK", "", r#"{"data":{"id":"made"}}"#),
+    });
+    run(&["consumers", "create", "--group", "g", "--topic", "gts.a", "--url", &url]).expect(0);
+    assert_eq!(requests.iter().take(2).count(), 2);
+}
+
+#[test]
 fn what_could_happen_twice_is_sent_once() {
     let (url, requests) = pretend(|_, _| response("503 Service Unavailable", "retry-after: 0\r\n", ""));
     run(&["consumers", "create", "--group", "g", "--topic", "gts.a", "--url", &url]).expect(1);

@@ -8,7 +8,7 @@
 //!   was finished by that claim, and the log has the entry. For the others, which are few, the finishing token is stored, the
 //!   last [`limits::FINISHING_TOKENS_KEPT`] of them; beyond that every repeated `done` is refused.
 
-use crate::ledger::state::bitmap::{self, from_text, to_text};
+use crate::ledger::state::bitmap::StoredBitmap;
 use contract::{FencingToken, Sequence, limits};
 use roaring::RoaringTreemap;
 use serde::{Deserialize, Serialize};
@@ -163,10 +163,10 @@ impl FinishedClaims {
     pub(in crate::ledger) fn snapshot(&self) -> FinishedSnapshot {
         let tokens = self.tokens.iter().map(|(sequence, token)| (*sequence, *token)).collect();
         FinishedSnapshot {
-            all: to_text(&self.all),
-            contended: to_text(&self.contended),
+            all: StoredBitmap(self.all.clone()),
+            contended: StoredBitmap(self.contended.clone()),
             tokens,
-            replaced: to_text(&self.replaced),
+            replaced: StoredBitmap(self.replaced.clone()),
             trimmed: self.trimmed,
             forgotten: Some(self.forgotten),
         }
@@ -177,14 +177,11 @@ impl FinishedClaims {
 #[derive(Serialize, Deserialize)]
 pub(in crate::ledger) struct FinishedSnapshot {
     /// The bits, as the crate `roaring` writes them, in base64.
-    #[serde(with = "bitmap::checked")]
-    all: String,
-    #[serde(with = "bitmap::checked")]
-    contended: String,
+    all: StoredBitmap,
+    contended: StoredBitmap,
     tokens: Vec<(Sequence, FencingToken)>,
     /// If it is missing, the checkpoint was written by a version that did not record it, and the log is folded instead.
-    #[serde(with = "bitmap::checked")]
-    replaced: String,
+    replaced: StoredBitmap,
     trimmed: Sequence,
     /// If it is missing, the version that wrote the checkpoint removed all bits below the trim.
     #[serde(default)]
@@ -193,12 +190,11 @@ pub(in crate::ledger) struct FinishedSnapshot {
 
 impl From<FinishedSnapshot> for FinishedClaims {
     fn from(snapshot: FinishedSnapshot) -> Self {
-        let bits = |text: &str| from_text(text).unwrap_or_default();
         Self {
-            all: bits(&snapshot.all),
-            contended: bits(&snapshot.contended),
+            all: snapshot.all.0,
+            contended: snapshot.contended.0,
             tokens: snapshot.tokens.into_iter().collect(),
-            replaced: bits(&snapshot.replaced),
+            replaced: snapshot.replaced.0,
             trimmed: snapshot.trimmed,
             forgotten: snapshot.forgotten.unwrap_or(snapshot.trimmed),
         }

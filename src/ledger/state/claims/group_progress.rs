@@ -6,7 +6,7 @@
 //! - A generation ends when the group's offset is moved, or when it is to be handed events again. Work that was found in an
 //!   older generation is refused.
 
-use crate::ledger::state::bitmap;
+use crate::ledger::state::bitmap::StoredBitmap;
 use contract::{Offset, Position, Sequence};
 use roaring::RoaringTreemap;
 use serde::{Deserialize, Serialize};
@@ -101,7 +101,7 @@ impl GroupProgress {
     pub(in crate::ledger) fn snapshot(&self) -> GroupProgressSnapshot {
         GroupProgressSnapshot {
             watermark: self.watermark,
-            passed: bitmap::to_text(&self.passed),
+            passed: StoredBitmap(self.passed.clone()),
             generation: self.generation,
         }
     }
@@ -111,15 +111,14 @@ impl GroupProgress {
 #[derive(Serialize, Deserialize)]
 pub(in crate::ledger) struct GroupProgressSnapshot {
     watermark: Sequence,
-    #[serde(with = "bitmap::checked")]
-    passed: String,
+    passed: StoredBitmap,
     generation: Position,
 }
 
 impl From<GroupProgressSnapshot> for GroupProgress {
     fn from(snapshot: GroupProgressSnapshot) -> Self {
         let GroupProgressSnapshot { watermark, passed, generation } = snapshot;
-        Self { watermark, passed: bitmap::from_text(&passed).unwrap_or_default(), generation }
+        Self { watermark, passed: passed.0, generation }
     }
 }
 

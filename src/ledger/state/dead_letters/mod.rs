@@ -15,7 +15,7 @@ pub use index::{DeadLetterRange, DeadLetterSortKey};
 pub(in crate::ledger) use overlay::DeadLettersOverlay;
 pub use overlay::DecidedDeadLetters;
 
-use super::bitmap;
+use super::bitmap::StoredBitmap;
 use super::claims::ClaimKey;
 use super::dispatch::JobKey;
 use crate::ledger::facts::entry::Entry;
@@ -174,8 +174,7 @@ pub struct DeadLettersSnapshot {
 struct ReplacedEventsSnapshot {
     subscription: String,
     topic: u32,
-    #[serde(with = "bitmap::checked")]
-    sequences: String,
+    sequences: StoredBitmap,
 }
 
 impl StateTable for DeadLetterRows {
@@ -196,7 +195,7 @@ impl StateTable for DeadLetterRows {
         let replaced = self.replaced.iter().map(|((name, topic), known)| ReplacedEventsSnapshot {
             subscription: name.clone(),
             topic: *topic,
-            sequences: bitmap::to_text(known),
+            sequences: StoredBitmap(known.clone()),
         });
         DeadLettersSnapshot {
             rows: open.chain(resolved).map(|row| DeadLetterRow::clone(row)).collect(),
@@ -209,7 +208,7 @@ impl StateTable for DeadLetterRows {
         snapshot.rows.into_iter().for_each(|row| dead_letters.put(row));
         let replaced = snapshot.replaced.into_iter().map(|it| {
             let ReplacedEventsSnapshot { subscription, topic, sequences } = it;
-            ((subscription, topic), bitmap::from_text(&sequences).unwrap_or_default())
+            ((subscription, topic), sequences.0)
         });
         dead_letters.replaced = replaced.collect();
         dead_letters

@@ -4,10 +4,9 @@
 //!   deviate have rows.
 //! - Rows may be below the settled offset: a failed job blocks its message group, never the lane.
 
-use crate::ledger::state::bitmap::{from_text, to_text};
+use crate::ledger::state::bitmap::StoredBitmap;
 use contract::{FencingToken, JobAttempt, JobDeferral, Sequence, Timestamp, limits};
-use roaring::RoaringTreemap;
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -314,22 +313,5 @@ impl LaneProgress {
         removed.for_each(|(_, attempts)| forget_responses(attempts));
         self.cancelled.0.remove_range(..=through.get());
         self.expired.0.remove_range(..=through.get());
-    }
-}
-
-/// A bitmap that can be serialised.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct StoredBitmap(pub(super) RoaringTreemap);
-
-impl Serialize for StoredBitmap {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&to_text(&self.0))
-    }
-}
-
-impl<'de> Deserialize<'de> for StoredBitmap {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        from_text(&text).map(Self).ok_or_else(|| de::Error::custom("bad bits"))
     }
 }

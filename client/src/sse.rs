@@ -2,18 +2,18 @@
 
 /// One message of a stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct SseMessage {
+pub(crate) struct SseMessage {
     /// The sequence after which a new stream resumes.
-    pub(super) id: Option<u64>,
+    pub(crate) id: Option<u64>,
     /// The kind of message; empty for an event.
-    pub(super) event: String,
+    pub(crate) event: String,
     /// The data; `None` if the message only moves the sequence.
-    pub(super) data: Option<String>,
+    pub(crate) data: Option<String>,
 }
 
 /// The state of a stream.
 #[derive(Debug, Default)]
-pub(super) struct SseParser {
+pub(crate) struct SseParser {
     /// The bytes of an incomplete line.
     rest: Vec<u8>,
     message: SseMessage,
@@ -21,7 +21,7 @@ pub(super) struct SseParser {
 
 impl SseParser {
     /// Takes the next bytes; returns the messages that are complete now.
-    pub(super) fn feed(&mut self, bytes: &[u8]) -> Vec<SseMessage> {
+    pub(crate) fn feed(&mut self, bytes: &[u8]) -> Vec<SseMessage> {
         let mut messages = Vec::new();
         let mut pieces = bytes.split(|byte| *byte == b'\n').peekable();
         while let Some(piece) = pieces.next() {

@@ -52,7 +52,7 @@ pub(crate) struct DispatchWorker {
     pub(super) sources: HashMap<LaneKey, LaneSource>,
     /// The last entry about each lane that is planned.
     pub(super) known: BTreeMap<Uuid, Position>,
-    pub(super) reconciled_at: Option<(Position, Position, usize)>,
+    pub(super) reconciled_at: Option<ReconciledAt>,
     /// Whether a lane must be rebuilt although no entry is newer.
     pub(super) must_reconcile: bool,
     /// Lanes that could not be built.
@@ -80,6 +80,17 @@ pub(crate) struct DispatchWorker {
     pub(super) without_pool: HashMap<Uuid, String>,
     /// The entry that last closed the breaker of each lane's target.
     pub(super) breakers_closed: HashMap<Uuid, Position>,
+}
+
+/// What the state was when the plan was last reconciled with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ReconciledAt {
+    /// The last entry about dispatch in the worker's log.
+    pub(super) rows: Position,
+    /// The last entry about dispatch in the default log, which has the pools.
+    pub(super) pools: Position,
+    /// How many replays were running: one that ends writes no entry about dispatch.
+    pub(super) replays: usize,
 }
 
 /// A lane that could not be built.
@@ -385,9 +396,9 @@ impl DispatchWorker {
 /// The result of a task of the worker; `None` if it was aborted. A task that panicked has left the plan in an unknown
 /// state: the worker panics too, which is an incident, and the plan is rebuilt from the log.
 fn task_result<T>(task: std::result::Result<T, JoinError>) -> Option<T> {
-    match task.map_err(JoinError::try_into_panic) {
+    match task {
         Ok(result) => Some(result),
-        Err(Ok(panic)) => std::panic::resume_unwind(panic),
-        Err(Err(_)) => None,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(_) => None,
     }
 }

@@ -60,9 +60,24 @@ const CONTRACT_DEPENDENCIES: &str = "bytes gts-id jiff serde serde_json uuid";
 const NOT_FOR_THE_CONTRACT: &str = "async_std event_broker futures log rustix smol tokio std::env std::fs std::net \
     std::process std::thread std::time::Instant std::time::SystemTime";
 
+/// The files of the broker and its engines that hold a lock across an await, and what for.
+const LOCKS_ACROSS_AWAIT: [(&str, &str); 11] = [
+    ("log-postgres/src/append.rs", "appends are sent in their order"),
+    ("log-postgres/src/remove.rs", "removals share one session"),
+    ("src/delivery/tokens.rs", "an OAuth token is fetched once"),
+    ("src/events/import.rs", "an import with republished copies is stored alone"),
+    ("src/lag/mod.rs", "one caller reads on for the lag of a reader"),
+    ("src/logs/mod.rs", "a topic is written to two logs"),
+    ("src/shared_groups/scan.rs", "a shared group's next page of work is read once"),
+    ("src/subscriptions/mod.rs", "codes of subscriptions are unique over all logs"),
+    ("src/subscriptions/pools.rs", "a pool in use is not deleted"),
+    ("src/topics/deletion.rs", "no subscription begins to use a topic that is deleted"),
+    ("src/types/deletion.rs", "one search at a time for events of a type that is deleted"),
+];
+
 const DECISION_HEADINGS: [&str; 4] = ["Situation", "Choice", "Price", "What would change our mind"];
 
-// The dependency rule: main → rest/cli/console → domain modules → ledger → log → contract.
+// The dependency rule: main → rest, cli → broker → domain modules → logs → config → ledger → log → contract.
 
 #[test]
 fn every_module_belongs_to_a_layer() {
@@ -153,6 +168,28 @@ fn the_ledger_the_log_and_the_contract_read_no_clock() {
     refuse(&found, "Take the time as a value (`now`); src/clock.rs is the one place that asks the machine.");
 }
 
+#[test]
+fn locks_are_held_across_an_await_only_where_that_is_listed() {
+    let waits = [".lock().await", ".lock_owned().await", ".read().await", ".write().await"];
+    let is_async_lock = |line: &str| {
+        let in_time = line.contains("timeout_at(") && line.contains(".lock()");
+        in_time || waits.iter().any(|wait| line.contains(wait))
+    };
+    let files = repository();
+    let is_of_broker = |file: &&TextFile| !["client/", "src/cli/"].iter().any(|folder| file.path.starts_with(folder));
+    let sources = files.iter().filter(|file| file.is_source() && !file.is_test()).filter(is_of_broker);
+    let found: BTreeSet<&str> = sources
+        .filter(|file| code(without_unit_tests(&file.text)).any(|(_, line)| is_async_lock(line)))
+        .map(|file| file.path.as_str())
+        .collect();
+    let listed: BTreeSet<&str> = LOCKS_ACROSS_AWAIT.iter().map(|(path, _)| *path).collect();
+    let wrong: Vec<_> = found.symmetric_difference(&listed).map(|path| (*path).to_owned()).collect();
+    refuse(
+        &wrong,
+        "LOCKS_ACROSS_AWAIT lists exactly the files with such a lock: prefer a lock that is not held while waiting.",
+    );
+}
+
 // The form of files.
 
 #[test]
@@ -186,6 +223,16 @@ fn functions_stay_short() {
         }
     }
     refuse(&found, "Over 80 lines a function is usually missing a noun: name its steps and call them.");
+}
+
+#[test]
+fn no_result_is_within_a_result() {
+    let nested = ["Result<Result<", "=> Ok(Ok(", "=> Ok(Err(", ".await??"];
+    let files = repository();
+    let sources = files.iter().filter(|file| file.is_source() && !file.is_test());
+    let is_nested = |line: &str| nested.iter().any(|form| line.contains(form));
+    let found: Vec<_> = sources.flat_map(|file| file.places(code(&file.text), is_nested)).collect();
+    refuse(&found, "Name the outcomes in an enum, or flatten the results where the outer one is made.");
 }
 
 #[test]
