@@ -264,7 +264,7 @@ impl Logs {
     /// Opens the log at a location that topics were in before. In memory each topic begins behind its sequence in
     /// `removed`, the first topic having number 1.
     pub(crate) async fn reopen(&self, location: &LogLocation, removed: Vec<Sequence>) -> Result<Arc<SideLog>> {
-        match self.settings.roots.resolve(location).map_err(refused)? {
+        match self.settings.roots.resolve_stored(location).map_err(refused)? {
             ResolvedLocation::WithDefault => {
                 Err(Error::new(Kind::Unavailable, "Its folder is now the default log's own."))
             }
