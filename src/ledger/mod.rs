@@ -35,7 +35,7 @@ pub use failure::read_failed;
 pub use incidents::{IncidentReporter, leaves_state_intact};
 pub use reclaim::ReclaimReport;
 pub use reclaim::usage::{EntryUsage, ReclaimPolicy, ReclaimableEntries};
-pub(crate) use reclaim::{reclaim, reclaim_if_due, renew_snapshot};
+pub(crate) use reclaim::{reclaim, reclaim_before_close, reclaim_if_due, renew_snapshot};
 pub use state::LedgerState;
 pub use state::claims::claim_feed::{ClaimChanges, ClaimFeed};
 pub use state::claims::group_progress::GroupProgress;

@@ -95,6 +95,13 @@ pub(crate) async fn reclaim(ledger: &Ledger, policy: &ReclaimPolicy) -> Result<R
     outcome
 }
 
+/// Reclaims everything that can be, whatever its age: the log is about to be closed.
+pub(crate) async fn reclaim_before_close(ledger: &Ledger) -> Result<()> {
+    let _turn = ledger.reclaim_memo().start().await;
+    let policy = ReclaimPolicy { bytes_min: 0, within_millis: 0, keep_millis: 0 };
+    reclaim_once(ledger, &policy).await.map(drop)
+}
+
 async fn reclaim_once(ledger: &Ledger, policy: &ReclaimPolicy) -> Result<ReclaimReport> {
     let mut reclaimed = ReclaimReport::default();
     let Some(usage) = remove_old(ledger, policy, &mut reclaimed).await? else { return Ok(reclaimed) };
