@@ -27,7 +27,7 @@ pub(crate) use decide::until_known::{
 };
 pub use disk::checkpoint::{LastCheckpoint, last_checkpoint};
 pub use disk::row_codec::{AggregateHead, IdempotencyRow};
-pub use facts::carried_rows::CarriedRows;
+pub use facts::carried_rows::{CarriedKey, CarriedRows};
 pub use facts::dispatch::{DeliveredJob, DispatchFact, EventDigest};
 pub use facts::entry::Entry;
 pub use facts::placement::{LogLocation, TopicPlacement};
