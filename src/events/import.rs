@@ -20,7 +20,9 @@ use super::outcome::duplicate_event;
 use super::prepare::destination;
 use super::publish::SubmittedEvent;
 use super::read::stored_at;
-use crate::ledger::{CarriedKey, CarriedRows, Decision, IdempotencyRow, Ledger, RegisteredTopic, ReplyRecorder, read_failed};
+use crate::ledger::{
+    CarriedKey, CarriedRows, Decision, IdempotencyRow, Ledger, RegisteredTopic, ReplyRecorder, read_failed,
+};
 use contract::{
     Atomicity, BatchOutcome, Error, ExportedNumbers, NewEvent, Position, PublishedEvent, Result, Sequence,
     UnreadableEvent,

@@ -157,7 +157,7 @@ pub(crate) async fn finish_removals(logs: &Logs) {
 
 /// Removes the remaining events of deleted topics. A topic that fails does not affect the others; returns the first
 /// failure.
-pub(super) async fn remove_deleted(ledger: &Ledger) -> Result<()> {
+pub(crate) async fn remove_deleted(ledger: &Ledger) -> Result<()> {
     let mut outcome = Ok(());
     for (number, through) in ledger.query_state(crate::ledger::LedgerState::unremoved).await? {
         let removed = match ledger.log().remove(number, through).await {

@@ -12,6 +12,8 @@ mod retention;
 mod retention_chore;
 mod unused_logs;
 
+#[cfg(test)]
+pub(crate) use deletion::remove_deleted;
 pub(crate) use deletion::{delete, dry_run, finish_removals};
 pub(crate) use placing::reopen_side_logs;
 pub(crate) use republish::{check_republish, republish_to_group, republish_to_topic};
