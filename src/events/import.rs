@@ -20,7 +20,9 @@ use super::outcome::duplicate_event;
 use super::prepare::destination;
 use super::publish::SubmittedEvent;
 use super::read::stored_at;
-use crate::ledger::{CarriedRows, Decision, IdempotencyRow, Ledger, RegisteredTopic, ReplyRecorder, read_failed};
+use crate::ledger::{
+    CarriedKey, CarriedRows, Decision, IdempotencyRow, Ledger, RegisteredTopic, ReplyRecorder, read_failed,
+};
 use contract::{
     Atomicity, BatchOutcome, Error, ExportedNumbers, NewEvent, Position, PublishedEvent, Result, Sequence,
     UnreadableEvent,
@@ -83,7 +85,7 @@ impl ImportedKeys {
         carried: &CarriedRows,
     ) -> Result<Option<IdempotencyRow>> {
         let now = decision.now();
-        let here = carried.keys.iter().find(|(key, _)| *key == self.line.key).map(|(_, row)| *row);
+        let here = carried.keys.iter().find(|carried| carried.key == self.line.key).map(|carried| carried.row);
         let line = here.map_or_else(|| decision.stored_key(self.line.key), |row| Ok(Some(row)))?;
         if let Some(row) = line.filter(|row| topic.remembers(row.time, now)) {
             return Ok(Some(row));
@@ -115,16 +117,19 @@ impl ImportedKeys {
         decision: &Decision<'_>,
         carried: &mut CarriedRows,
     ) -> Result<()> {
-        let row = |time| IdempotencyRow { position: header.position, time, digest: self.line.digest };
+        let known_by = |key, time| {
+            let row = IdempotencyRow { position: header.position, time, digest: self.line.digest };
+            CarriedKey { key, row, topic: Some(topic.number) }
+        };
         if self.is_copy {
-            carried.keys.push((self.line.key, row(header.time)));
+            carried.keys.push(known_by(self.line.key, header.time));
         }
         // The clock of the other broker may have been ahead.
         let created_at = self.created_at.min(header.time);
         if topic.remembers(created_at, header.time) && self.published(topic, decision)?.is_none() {
             for &key in &self.submissions {
-                carried.keys.push((key, row(created_at)));
-                carried.keys.push((fingerprint::imported_key(key), row(created_at)));
+                carried.keys.push(known_by(key, created_at));
+                carried.keys.push(known_by(fingerprint::imported_key(key), created_at));
             }
         }
         Ok(())

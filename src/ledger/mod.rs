@@ -28,7 +28,7 @@ pub(crate) use decide::until_known::{
 };
 pub use disk::checkpoint::{LastCheckpoint, last_checkpoint};
 pub use disk::row_codec::{AggregateHead, IdempotencyRow};
-pub use facts::carried_rows::CarriedRows;
+pub use facts::carried_rows::{CarriedKey, CarriedRows};
 pub use facts::dispatch::{DeliveredJob, DispatchFact, EventDigest};
 pub use facts::entry::Entry;
 pub use facts::placement::{LogLocation, TopicPlacement};
@@ -37,7 +37,7 @@ pub(crate) use hash::{u64_from_hash, u128_from_hash, uuid_from_hash};
 pub use incidents::{IncidentReporter, leaves_state_intact};
 pub use reclaim::ReclaimReport;
 pub use reclaim::usage::{EntryUsage, ReclaimPolicy, ReclaimableEntries};
-pub(crate) use reclaim::{reclaim, reclaim_if_due, renew_snapshot};
+pub(crate) use reclaim::{reclaim, reclaim_before_close, reclaim_if_due, renew_snapshot};
 pub use state::LedgerState;
 pub use state::claims::claim_feed::{ClaimChanges, ClaimFeed};
 pub use state::claims::group_progress::GroupProgress;

@@ -8,7 +8,7 @@ use crate::ledger::reclaim::log_snapshot::{MissingSnapshot, skip_reclaimed};
 use crate::ledger::state::catch_up;
 use crate::ledger::state::snapshot::StateSnapshot;
 use contract::{Result, Sequence};
-use log::{Log, LogError, Record};
+use log::{Log, LogError, Record, TopicNumber};
 use std::collections::BTreeMap;
 
 /// The result of a fold.
@@ -16,18 +16,36 @@ use std::collections::BTreeMap;
 pub(crate) struct FoldedState {
     /// The small state, as a checkpoint has it.
     pub(crate) checkpoint: String,
+    /// Those of topics that are not deleted.
     heads: BTreeMap<u128, [u8; 16]>,
     /// Those that have not expired.
     keys: BTreeMap<u128, [u8; 24]>,
 }
 
+/// A key of a row in these tests: it names its topic. Stored replies have topic 0.
+pub(crate) fn row_key(key: u128, topic: u32) -> u128 {
+    key * KEYS_PER_TOPIC + u128::from(topic)
+}
+
+const KEYS_PER_TOPIC: u128 = 1000;
+
 impl FoldedState {
     fn of(state: &LedgerState) -> Self {
-        let lives = |row: &[u8; 24]| state.time - IdempotencyRow::decode(*row).time < state.answers_millis;
+        let number = |key: u128| TopicNumber(u32::try_from(key % KEYS_PER_TOPIC).unwrap());
+        let lives = |key: u128, row: [u8; 24]| {
+            let stored_at = IdempotencyRow::decode(row).time;
+            match number(key) {
+                TopicNumber(0) => state.time - stored_at < state.answers_millis,
+                number => {
+                    state.registry.topic_numbered(number).is_some_and(|topic| topic.remembers(stored_at, state.time))
+                }
+            }
+        };
+        let is_deleted = |key: u128| state.registry.is_deleted(number(key));
         Self {
             checkpoint: serde_json::to_string(&StateSnapshot::of(state)).unwrap(),
-            heads: state.disk_tables.heads.rows(),
-            keys: state.disk_tables.keys.rows().into_iter().filter(|(_, row)| lives(row)).collect(),
+            heads: state.disk_tables.heads.rows().into_iter().filter(|(key, _)| !is_deleted(*key)).collect(),
+            keys: state.disk_tables.keys.rows().into_iter().filter(|(key, row)| lives(*key, *row)).collect(),
         }
     }
 }

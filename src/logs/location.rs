@@ -138,8 +138,17 @@ pub(crate) struct LogRoots {
 }
 
 impl LogRoots {
-    /// The place of a location, if it is permitted.
+    /// The place of a location that a caller named, if it is permitted. The default log and the logs beside it are not
+    /// named by absolute paths: whether such a path is accepted would tell where the data folder is.
     pub(super) fn resolve(&self, location: &LogLocation) -> Result<ResolvedLocation, Violation> {
+        match location {
+            LogLocation::Folder(folder) if !self.is_listed(Path::new(folder)) => Err(not_listed()),
+            location => self.resolve_stored(location),
+        }
+    }
+
+    /// The place of a location that the default log holds, if it is still permitted.
+    pub(super) fn resolve_stored(&self, location: &LogLocation) -> Result<ResolvedLocation, Violation> {
         match location {
             LogLocation::Memory(_) => Ok(ResolvedLocation::InMemory(location.clone())),
             LogLocation::DataFolder(folder) => {
@@ -150,8 +159,14 @@ impl LogRoots {
                     ));
                 };
                 let logs = real(&logs)?;
-                let place = within(&real(&logs.join(folder))?, &logs);
-                place.ok_or_else(|| Violation::new(AT_LOCATION, "leads out of the data folder"))
+                // What is found behind a link that leads out is not told apart.
+                let place = real(&logs.join(folder)).ok().and_then(|path| within(&path, &logs));
+                place.ok_or_else(|| {
+                    Violation::new(
+                        AT_LOCATION,
+                        "leads out of the data folder, or is in a folder that the broker cannot use",
+                    )
+                })
             }
             LogLocation::Folder(folder) => self.resolve_absolute(Path::new(folder)),
         }
@@ -162,22 +177,24 @@ impl LogRoots {
         self.data.as_deref().map(|data| data.join(SIDE_LOGS_FOLDER))
     }
 
+    /// Whether a path is below a folder that the configuration lists, by its spelling.
+    fn is_listed(&self, path: &Path) -> bool {
+        self.locations.iter().any(|root| is_below(path, root))
+    }
+
     /// The disk is not read for a path that is not below a permitted folder by its spelling: the response would reveal
     /// what exists on this machine.
     fn resolve_absolute(&self, path: &Path) -> Result<ResolvedLocation, Violation> {
-        let is_below = |root: &Path| {
-            let spellings = [std::path::absolute(root).ok(), real(root).ok()];
-            spellings.into_iter().flatten().any(|root| path.starts_with(root))
-        };
         let is_default = |path: &Path| self.default_log.as_deref().is_some_and(|root| is_same(path, root));
         if is_default(path) {
             return Ok(ResolvedLocation::WithDefault);
         }
         let logs = self.logs();
-        if !logs.iter().chain(&self.locations).any(|root| is_below(root)) {
+        if !self.is_listed(path) && !logs.iter().any(|root| is_below(path, root)) {
             return Err(not_listed());
         }
-        let path = real(path)?;
+        // A link may lead out of the permitted folders: what is found there is not told apart, either.
+        let path = real(path).map_err(|_| not_listed())?;
         if let Some(place) = logs.and_then(|logs| within(&path, &real(&logs).ok()?)) {
             return Ok(place);
         }
@@ -192,6 +209,12 @@ impl LogRoots {
         let name = path.to_str().ok_or_else(not_listed)?.to_owned();
         Ok(ResolvedLocation::In(LogLocation::Folder(name), path))
     }
+}
+
+/// Whether a path is a folder or below it, by its spelling.
+fn is_below(path: &Path, folder: &Path) -> bool {
+    let spellings = [std::path::absolute(folder).ok(), real(folder).ok()];
+    spellings.into_iter().flatten().any(|folder| path.starts_with(folder))
 }
 
 /// Whether a path is a spelling of a folder.
@@ -341,11 +364,14 @@ mod tests {
         let place = |location: LogLocation| roots.resolve(&location).map_err(|violation| violation.detail);
         let named = |name: &str| LogLocation::DataFolder(name.to_owned());
         assert_eq!(place(named("a/b")), Ok(ResolvedLocation::In(named("a/b"), data.join("logs/a/b"))));
-        assert_eq!(place(inside("data/logs/a/b")), Ok(ResolvedLocation::In(named("a/b"), data.join("logs/a/b"))));
-        assert_eq!(place(inside("data")), Ok(ResolvedLocation::WithDefault));
+        let stored = |location: LogLocation| roots.resolve_stored(&location).map_err(|violation| violation.detail);
+        assert_eq!(stored(inside("data/logs/a/b")), Ok(ResolvedLocation::In(named("a/b"), data.join("logs/a/b"))));
+        assert_eq!(stored(inside("data")), Ok(ResolvedLocation::WithDefault));
         assert_eq!(place(inside("allowed/x")), Ok(ResolvedLocation::In(inside("allowed/x"), root.join("allowed/x"))));
         // The refusal does not reveal what exists there.
-        for elsewhere in ["data/log", "data/logs", "", "data/state/x", "elsewhere", "data/none/x", "none"] {
+        let known = ["data", "data/logs/a/b", "data/logs/link/x"];
+        let paths = ["data/log", "data/logs", "", "data/state/x", "elsewhere", "data/none/x", "none"];
+        for elsewhere in paths.into_iter().chain(known) {
             assert_eq!(place(inside(elsewhere)).unwrap_err(), not_listed().detail, "{elsewhere}");
         }
         for elsewhere in ["/etc/passwd/x", "/etc/none/x", "/"] {
@@ -357,7 +383,15 @@ mod tests {
         }
         assert!(place(inside("allowed2")).unwrap_err().contains("leave the leading slash out"));
         assert!(place(named("link/x")).unwrap_err().contains("leads out"));
-        assert!(place(inside("data/logs/link/x")).is_err());
+        assert_eq!(stored(inside("data/logs/link/x")), Err(not_listed().detail));
+        // A link out of a listed folder, and out of the data folder: a file there, and none.
+        std::fs::create_dir(root.join("allowed")).unwrap();
+        std::fs::write(root.join("elsewhere/file"), "").unwrap();
+        std::os::unix::fs::symlink(root.join("elsewhere"), root.join("allowed/link")).unwrap();
+        for name in ["file/x", "none/x"] {
+            assert_eq!(place(inside(&format!("allowed/link/{name}"))), Err(not_listed().detail), "{name}");
+        }
+        assert_eq!(place(named("link/file/x")), place(named("link/none/x")));
         assert!(LogRoots::default().resolve(&named("a")).unwrap_err().detail.contains("has none"));
         assert!(check_apart(&data.join("a/b"), [data.join("a").as_path()].into_iter()).is_err());
         assert!(check_apart(&data.join("a"), [data.join("a/b").as_path()].into_iter()).is_err());

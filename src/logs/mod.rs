@@ -27,6 +27,7 @@ use crate::ledger::{IncidentReporter, Ledger, LogLocation, PlacedTopic, Register
 use contract::{Error, Kind, Result, Sequence, StreamingSetting, TopicId, Violation, limits};
 use futures_util::future::join_all;
 use location::ResolvedLocation;
+use log::file::LOG_FOLDER;
 use log::{Log, LogError, MemoryLog, TopicNumber};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -72,6 +73,13 @@ pub(crate) struct SideLog {
     pub(crate) location: LogLocation,
     pub(crate) ledger: Arc<Ledger>,
     folder: Option<PathBuf>,
+}
+
+impl SideLog {
+    /// Whether it is in files.
+    pub(crate) const fn is_in_files(&self) -> bool {
+        self.folder.is_some()
+    }
 }
 
 /// One of the broker's logs.
@@ -163,6 +171,11 @@ impl Logs {
             .into_iter()
             .map(|side_log| (Some(side_log.location.clone()), Arc::clone(&side_log.ledger)));
         [(None, Arc::clone(&self.default))].into_iter().chain(sides).collect()
+    }
+
+    /// Whether topics are placed in the side log at this location.
+    pub(crate) fn is_used(&self, location: &LogLocation) -> bool {
+        self.default.registry().is_placed_in(location)
     }
 
     /// Every log but the default one.
@@ -264,12 +277,34 @@ impl Logs {
     /// Opens the log at a location that topics were in before. In memory each topic begins behind its sequence in
     /// `removed`, the first topic having number 1.
     pub(crate) async fn reopen(&self, location: &LogLocation, removed: Vec<Sequence>) -> Result<Arc<SideLog>> {
-        match self.settings.roots.resolve(location).map_err(refused)? {
+        match self.settings.roots.resolve_stored(location).map_err(refused)? {
             ResolvedLocation::WithDefault => {
                 Err(Error::new(Kind::Unavailable, "Its folder is now the default log's own."))
             }
             place => self.start(location.clone(), &place, removed).await,
         }
+    }
+
+    /// Opens the log in files at a location that no topic is placed in any more; `None` if nothing is left of it.
+    pub(crate) async fn reopen_unused(&self, location: &LogLocation) -> Result<Option<Arc<SideLog>>> {
+        if let Ok(side_log) = self.side_log(location) {
+            return Ok(Some(side_log));
+        }
+        match self.settings.roots.resolve_stored(location).map_err(refused)? {
+            place @ ResolvedLocation::In(..) if holds_log(&place)? => {
+                self.start(location.clone(), &place, Vec::new()).await.map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Closes a side log that no topic is placed in: its place, its files and its folder are free again. The caller
+    /// holds [`Logs::lock_placement`].
+    pub(crate) async fn close_unused(&self, side_log: &SideLog) {
+        self.sides.write().unwrap_or_else(PoisonError::into_inner).remove(&side_log.location);
+        // A reader that found the log before is refused, and finds no topic when it tries again.
+        let closed = Error::new(Kind::Unavailable, "The topic was deleted, and its log is closed.").with_retry_after(1);
+        side_log.ledger.abandon(&closed).await;
     }
 
     async fn start(
@@ -357,6 +392,12 @@ impl Logs {
         let ledgers = self.ledgers();
         join_all(ledgers.iter().map(|ledger| ledger.close())).await;
     }
+}
+
+/// Whether the folder of a log holds one.
+fn holds_log(place: &ResolvedLocation) -> Result<bool> {
+    let ResolvedLocation::In(_, folder) = place else { return Ok(false) };
+    folder.join(LOG_FOLDER).try_exists().map_err(|cause| not_opened(cause.into()))
 }
 
 fn refused(violation: Violation) -> Error {

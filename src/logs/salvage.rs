@@ -12,7 +12,7 @@
 use super::data_folder::{open_repaired, state_of};
 use crate::clock::{LogClock, SystemClock, TrustedClock};
 use crate::ledger::{
-    AggregateHead, CarriedRows, Command, Decision, Entry, IdempotencyRow, Ledger, Registry, TopicPlacement,
+    AggregateHead, CarriedKey, CarriedRows, Command, Decision, Entry, IdempotencyRow, Ledger, Registry, TopicPlacement,
     last_checkpoint, read_failed, renew_snapshot,
 };
 use contract::limits::{CHECKPOINT_ROWS_DEFAULT, CLOCK_JUMP_SECONDS_DEFAULT, KEY_HOURS_MAX};
@@ -73,7 +73,7 @@ impl RepairLosses {
         }
         if let Some(mark) = facets.idempotency {
             let remembered = IdempotencyRow { position: header.position, time: header.time, digest: mark.digest };
-            self.carried.keys.push((mark.key, remembered));
+            self.carried.keys.push(CarriedKey { key: mark.key, row: remembered, topic: Some(header.topic) });
         }
     }
 

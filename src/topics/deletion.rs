@@ -16,6 +16,7 @@
 
 use super::placing::run_to_completion;
 use super::retention::{RecordTrim, may_remove, not_removed};
+use super::unused_logs::close_unused_logs;
 use crate::ledger::{Command, Decision, DispatchFact, Entry, Ledger, ReplyRecorder, TopicPlacement};
 use crate::logs::{LogRef, Logs, SideLog};
 use contract::{DryRunReport, Error, Kind, Result, Sequence, TopicId};
@@ -50,8 +51,13 @@ pub(crate) async fn delete(
             ledger.submit_recording(delete, recorder).await?;
         }
         LogRef::Side(side) => {
-            let (logs, side, id) = (Arc::clone(logs), Arc::clone(side), id.clone());
-            run_to_completion(async move { delete_elsewhere(&logs, &side, &id, delete, recorder).await }).await?;
+            let (here, side, id) = (Arc::clone(logs), Arc::clone(side), id.clone());
+            let location = side.location.clone();
+            run_to_completion(async move { delete_elsewhere(&here, &side, &id, delete, recorder).await }).await?;
+            if !logs.is_used(&location) {
+                close_unused_logs(logs).await;
+                return Ok(live);
+            }
         }
     }
     if let Err(error) = remove_deleted(&ledger).await {
@@ -151,7 +157,7 @@ pub(crate) async fn finish_removals(logs: &Logs) {
 
 /// Removes the remaining events of deleted topics. A topic that fails does not affect the others; returns the first
 /// failure.
-pub(super) async fn remove_deleted(ledger: &Ledger) -> Result<()> {
+pub(crate) async fn remove_deleted(ledger: &Ledger) -> Result<()> {
     let mut outcome = Ok(());
     for (number, through) in ledger.query_state(crate::ledger::LedgerState::unremoved).await? {
         let removed = match ledger.log().remove(number, through).await {

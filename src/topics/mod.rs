@@ -10,12 +10,16 @@ mod placing;
 mod republish;
 mod retention;
 mod retention_chore;
+mod unused_logs;
 
+#[cfg(test)]
+pub(crate) use deletion::remove_deleted;
 pub(crate) use deletion::{delete, dry_run, finish_removals};
 pub(crate) use placing::reopen_side_logs;
 pub(crate) use republish::{check_republish, republish_to_group, republish_to_topic};
 pub(crate) use retention::{RetentionRun, compact_now, erase, expire, may_erase, tombstones, trim, trim_on_request};
 pub(crate) use retention_chore::{RetentionFailures, run_retention};
+pub(crate) use unused_logs::close_unused_logs;
 
 use crate::ledger::{
     Command, Decision, Entry, Ledger, LogLocation, Registry, ReplyRecorder, TopicPlacement, read_failed,

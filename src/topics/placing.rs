@@ -32,15 +32,25 @@ pub(super) async fn register(logs: Arc<Logs>, topic: NewTopic, home: LogLocation
             return Ok(RegisterOutcome::Unchanged(known));
         }
         let LogRef::Side(side) = logs.open(&home).await? else { return default.submit(RegisterTopic(topic)).await };
-        // Checked before the default log records the topic: what is recorded there, the topic's own log must follow.
-        side.ledger.check_room()?;
-        let id = topic.id.clone();
-        let found_since = side.ledger.registry().topic(&id).map(|known| known.topic.created_at);
-        let registered = default.submit(PlaceTopic { topic, home: side.location.clone(), found_since }).await?;
-        settle_one(&logs, &id).await?;
-        Ok(registered)
+        let registered = place(&logs, &side, topic).await;
+        if !logs.is_used(&side.location) {
+            // The topic is refused: a log without topics takes no place.
+            logs.close_unused(&side).await;
+        }
+        registered
     })
     .await
+}
+
+async fn place(logs: &Logs, side: &SideLog, topic: NewTopic) -> Result<RegisterOutcome<Topic>> {
+    // Checked before the default log records the topic: what is recorded there, the topic's own log must follow.
+    side.ledger.check_room()?;
+    let id = topic.id.clone();
+    let found_since = side.ledger.registry().topic(&id).map(|known| known.topic.created_at);
+    let place = PlaceTopic { topic, home: side.location.clone(), found_since };
+    let registered = logs.default_ledger().submit(place).await?;
+    settle_one(logs, &id).await?;
+    Ok(registered)
 }
 
 /// Changes a topic that lives in another log.

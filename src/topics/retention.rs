@@ -14,7 +14,7 @@ use super::compaction::{CompactionRules, compact};
 use super::deletion::remove_deleted;
 use super::retention_chore::{RetentionFailures, RetentionWork};
 use crate::ledger::{
-    CarriedRows, Command, Decision, Entry, Ledger, LogLocation, RegisteredTopic, Registry, read_failed,
+    CarriedKey, CarriedRows, Command, Decision, Entry, Ledger, LogLocation, RegisteredTopic, Registry, read_failed,
 };
 use contract::{CleanupPolicy, Error, EventCount, IsoDuration, Kind, Result, Sequence, StreamingSetting, TrimRequest};
 use log::{LogError, ReadLimit, ReadRange, RecordHeader, RecordQuery, TopicNumber};
@@ -333,7 +333,7 @@ impl Command for CarryHistory {
             if let Some(remembered) = decision.stored_key(key)?
                 && topic.remembers(remembered.time, decision.time_for(remembered.time))
             {
-                carried.keys.push((key, remembered));
+                carried.keys.push(CarriedKey { key, row: remembered, topic: Some(topic.number) });
             }
         }
         // Sets are unordered; the same decision must write the same entry.

@@ -7,6 +7,7 @@
 
 use super::deletion::finish_deletions;
 use super::retention::{RetentionRun, expire, tombstones};
+use super::unused_logs::close_unused;
 use crate::ledger::{Ledger, LogLocation};
 use crate::logs::{Logs, run_periodically};
 use contract::{Result, TopicId};
@@ -33,7 +34,11 @@ pub(crate) async fn run_retention(
             if failures.is_due(&RetentionWork::Deletions) {
                 failures.note(&RetentionWork::Deletions, &finish_deletions(&logs).await);
             }
+            if failures.is_due(&RetentionWork::UnusedLogs) {
+                failures.note(&RetentionWork::UnusedLogs, &close_unused(&logs).await);
+            }
             let ledgers = logs.housed_ledgers();
+            failures.forget_closed_logs(&ledgers);
             drop(logs);
             note_server_times(&ledgers).await;
             let tombstones = ledgers.first().map(|(_, ledger)| tombstones(&ledger.registry())).unwrap_or_default();
@@ -68,6 +73,8 @@ pub(super) enum RetentionWork {
     DeletedTopics(Option<LogLocation>),
     /// Deletions of topics in other logs that were cut short.
     Deletions,
+    /// Erasing and closing logs whose topics are deleted.
+    UnusedLogs,
     /// One topic.
     Topic(TopicId),
 }
@@ -82,6 +89,7 @@ impl fmt::Display for RetentionWork {
                 write!(f, "Removal of the events of deleted topics in the log {}", home.public_name())
             }
             Self::Deletions => f.write_str("Deletion of topics in logs of their own"),
+            Self::UnusedLogs => f.write_str("Erasing logs whose topics are deleted"),
             Self::Topic(topic) => write!(f, "Retention of {topic}"),
         }
     }
@@ -109,6 +117,15 @@ impl RetentionFailures {
     /// Forgets a deleted topic.
     pub(crate) fn forget(&self, topic: &TopicId) {
         self.lock().remove(&RetentionWork::Topic(topic.clone()));
+    }
+
+    /// Forgets logs that are closed.
+    fn forget_closed_logs(&self, open: &[(Option<LogLocation>, Arc<Ledger>)]) {
+        let is_open = |home: &Option<LogLocation>| open.iter().any(|(it, _)| it == home);
+        self.lock().retain(|work, _| match work {
+            RetentionWork::Log(home) | RetentionWork::DeletedTopics(home) => is_open(home),
+            RetentionWork::Deletions | RetentionWork::UnusedLogs | RetentionWork::Topic(_) => true,
+        });
     }
 
     /// Ends all waiting: a request by an operator is tried at once.

@@ -61,6 +61,7 @@ impl Entry {
             Self::DictionaryRaised { .. }
             | Self::TopicChanged { .. }
             | Self::TopicDeleted { .. }
+            | Self::LogErased { .. }
             | Self::MemoryEmptied { .. }
             | Self::EventTypeArchived { .. }
             | Self::EventTypeDeleted { .. }

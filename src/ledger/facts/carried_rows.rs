@@ -1,38 +1,69 @@
 //! Rows of the two on-disk tables that outlive removed events, in the form that an entry carries them.
 //!
-//! In the log each list is one string of hexadecimal digits: for each row 16 bytes of key, then the row.
+//! In the log each list is one string of hexadecimal digits: for each row 16 bytes of key, then the row. The topics of
+//! keys are a list of numbers beside them: an older version ignores it.
 
 use crate::ledger::disk::row_codec::{AggregateHead, IdempotencyRow};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use log::TopicNumber;
+use serde::{Deserialize, Serialize};
 
 /// Rows whose events are no longer in the log.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "RowsText", into = "RowsText")]
 pub struct CarriedRows {
     /// Aggregates that lose all their events.
-    #[serde(serialize_with = "heads_to_text", deserialize_with = "heads_from_text")]
     pub heads: Vec<(u128, AggregateHead)>,
     /// Idempotency keys that have not expired.
-    #[serde(serialize_with = "keys_to_text", deserialize_with = "keys_from_text")]
-    pub keys: Vec<(u128, IdempotencyRow)>,
+    pub keys: Vec<CarriedKey>,
 }
 
-fn heads_to_text<S: Serializer>(rows: &[(u128, AggregateHead)], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&to_text(rows.iter().map(|(key, head)| (*key, head.encode()))))
+/// An idempotency key that has not expired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CarriedKey {
+    /// The fingerprint.
+    pub key: u128,
+    /// Its row.
+    pub row: IdempotencyRow,
+    /// The topic whose window it expires with; `None` in entries of older versions.
+    pub topic: Option<TopicNumber>,
 }
 
-fn heads_from_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(u128, AggregateHead)>, D::Error> {
-    let rows = from_text(&String::deserialize(deserializer)?).ok_or_else(|| de::Error::custom("bad rows"))?;
-    Ok(rows.into_iter().map(|(key, row)| (key, AggregateHead::decode(row))).collect())
+/// The rows as they are in the log.
+#[derive(Serialize, Deserialize)]
+struct RowsText {
+    heads: String,
+    keys: String,
+    /// The number of each key's topic, in the same order; 0 if it is not known. Empty in entries of older versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    key_topics: Vec<u32>,
 }
 
-fn keys_to_text<S: Serializer>(rows: &[(u128, IdempotencyRow)], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&to_text(rows.iter().map(|(key, remembered)| (*key, remembered.encode()))))
+impl From<CarriedRows> for RowsText {
+    fn from(CarriedRows { heads, keys }: CarriedRows) -> Self {
+        Self {
+            heads: to_text(heads.iter().map(|(key, head)| (*key, head.encode()))),
+            keys: to_text(keys.iter().map(|carried| (carried.key, carried.row.encode()))),
+            key_topics: keys.iter().map(|carried| carried.topic.map_or(0, |topic| topic.0)).collect(),
+        }
+    }
 }
 
-fn keys_from_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(u128, IdempotencyRow)>, D::Error> {
-    let rows = from_text(&String::deserialize(deserializer)?).ok_or_else(|| de::Error::custom("bad rows"))?;
-    Ok(rows.into_iter().map(|(key, row)| (key, IdempotencyRow::decode(row))).collect())
+impl TryFrom<RowsText> for CarriedRows {
+    type Error = &'static str;
+
+    fn try_from(RowsText { heads, keys, key_topics }: RowsText) -> Result<Self, Self::Error> {
+        let (heads, keys) = (from_text(&heads).ok_or(BAD_ROWS)?, from_text(&keys).ok_or(BAD_ROWS)?);
+        let topics = key_topics.into_iter().chain(std::iter::repeat(0));
+        let topics = topics.map(|number| (number > 0).then_some(TopicNumber(number)));
+        let carried = |((key, row), topic)| CarriedKey { key, row: IdempotencyRow::decode(row), topic };
+        Ok(Self {
+            heads: heads.into_iter().map(|(key, row)| (key, AggregateHead::decode(row))).collect(),
+            keys: keys.into_iter().zip(topics).map(carried).collect(),
+        })
+    }
 }
+
+const BAD_ROWS: &str = "bad rows";
 
 fn to_text<const V: usize>(rows: impl Iterator<Item = (u128, [u8; V])>) -> String {
     use std::fmt::Write as _;
@@ -73,9 +104,16 @@ mod tests {
     fn carried_rows_survive_the_trip_to_disk() {
         let head = AggregateHead { aggregate_sequence: AggregateSequence(3), sequence: Sequence(9) };
         let remembered = IdempotencyRow { position: Position(4), time: 1_764_763_200_000, digest: u64::MAX };
-        let carried = CarriedRows { heads: vec![(1, head), (u128::MAX, head)], keys: vec![(7, remembered)] };
-        let text = serde_json::to_string(&carried).unwrap();
-        assert_eq!(serde_json::from_str::<CarriedRows>(&text).unwrap(), carried);
+        let key = |topic| CarriedKey { key: 7, row: remembered, topic };
+        let keys = vec![key(Some(TopicNumber(3))), key(None)];
+        let carried = CarriedRows { heads: vec![(1, head), (u128::MAX, head)], keys };
+        let mut stored = serde_json::to_value(&carried).unwrap();
+        assert_eq!(stored["key_topics"], serde_json::json!([3, 0]));
+        assert_eq!(serde_json::from_value::<CarriedRows>(stored.clone()).unwrap(), carried);
+        // An older version wrote no topics.
+        stored.as_object_mut().unwrap().remove("key_topics");
+        let older = serde_json::from_value::<CarriedRows>(stored).unwrap();
+        assert_eq!(older, CarriedRows { keys: vec![key(None); 2], ..carried });
         assert!(serde_json::from_str::<CarriedRows>(r#"{"heads":"00","keys":""}"#).is_err());
     }
 }

@@ -48,6 +48,12 @@ impl ReclaimMemo {
         self.turn.try_acquire().ok()
     }
 
+    /// The permit for a run, once no other run is in progress.
+    pub(super) async fn start(&self) -> Option<SemaphorePermit<'_>> {
+        // The semaphore is never closed.
+        self.turn.acquire().await.ok()
+    }
+
     pub(super) fn began(&self) -> Position {
         self.lock().began
     }

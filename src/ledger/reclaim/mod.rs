@@ -25,7 +25,7 @@ pub(super) use memo::ReclaimMemo;
 
 use crate::ledger::decide::decision::Decision;
 use crate::ledger::decide::stored_reply::StoredReply;
-use crate::ledger::facts::carried_rows::CarriedRows;
+use crate::ledger::facts::carried_rows::{CarriedKey, CarriedRows};
 use crate::ledger::facts::entry::Entry;
 use crate::ledger::state::snapshot::StateSnapshot;
 use crate::ledger::writer::command::Command;
@@ -93,6 +93,13 @@ pub(crate) async fn reclaim(ledger: &Ledger, policy: &ReclaimPolicy) -> Result<R
         tracing::info!(bytes, live_bytes, removed_through, took_millis, "the broker's own entries were reclaimed");
     }
     outcome
+}
+
+/// Reclaims everything that can be, whatever its age: the log is about to be closed.
+pub(crate) async fn reclaim_before_close(ledger: &Ledger) -> Result<()> {
+    let _turn = ledger.reclaim_memo().start().await;
+    let policy = ReclaimPolicy { bytes_min: 0, within_millis: 0, keep_millis: 0 };
+    reclaim_once(ledger, &policy).await.map(drop)
 }
 
 async fn reclaim_once(ledger: &Ledger, policy: &ReclaimPolicy) -> Result<ReclaimReport> {
@@ -316,6 +323,19 @@ struct RewriteRows {
     bytes: usize,
 }
 
+/// Whether a key still counts in its topic. No later topic has the keys of a deleted one.
+fn is_valid(CarriedKey { row, topic, .. }: &CarriedKey, decision: &Decision<'_>) -> bool {
+    let (registry, now) = (decision.registry(), decision.time_for(row.time));
+    match topic {
+        Some(number) if registry.is_deleted(*number) => false,
+        topic => match topic.and_then(|number| registry.topic_numbered(number)) {
+            Some(topic) => topic.remembers(row.time, now),
+            // A key of an older version: outside the longest window it is expired in every topic.
+            None => now.saturating_sub(row.time) < registry.longest_window_millis(),
+        },
+    }
+}
+
 /// A stored reply whose entry is removed.
 struct OldReply {
     position: Position,
@@ -391,13 +411,9 @@ impl RewriteRows {
                 carried.heads.push((*key, *head));
             }
         }
-        // The topic of a key is not known here; a key outside the longest window is expired in every topic.
-        let window = decision.registry().longest_window_millis();
-        for (key, remembered) in &self.carried.keys {
-            if decision.time_for(remembered.time).saturating_sub(remembered.time) < window
-                && decision.stored_key(*key)? == Some(*remembered)
-            {
-                carried.keys.push((*key, *remembered));
+        for carried_key in &self.carried.keys {
+            if is_valid(carried_key, decision) && decision.stored_key(carried_key.key)? == Some(carried_key.row) {
+                carried.keys.push(*carried_key);
             }
         }
         Ok(carried)

@@ -22,7 +22,7 @@ use crate::clock::ClockHold;
 use crate::ledger::decide::stored_reply;
 use crate::ledger::disk::row_codec::{AggregateHead, IdempotencyRow};
 use crate::ledger::disk::table::DiskTables;
-use crate::ledger::facts::carried_rows::CarriedRows;
+use crate::ledger::facts::carried_rows::{CarriedKey, CarriedRows};
 use crate::ledger::facts::carried_state::CarriedPieces;
 use crate::ledger::facts::entry::{self, Entry, EntryConcern};
 use crate::ledger::reclaim::usage::EntryUsage;
@@ -346,9 +346,9 @@ impl LedgerState {
                 self.disk_tables.heads.put(key, head.encode());
             }
         }
-        for (key, remembered) in carried.keys {
-            if self.stored_key(key).ok().flatten().is_none_or(|known| known.position < remembered.position) {
-                self.disk_tables.keys.put(key, remembered.encode());
+        for CarriedKey { key, row, .. } in carried.keys {
+            if self.stored_key(key).ok().flatten().is_none_or(|known| known.position < row.position) {
+                self.disk_tables.keys.put(key, row.encode());
             }
         }
     }

@@ -13,7 +13,7 @@ use contract::{
     Timestamp, Topic, TopicId, VersionStatus, limits,
 };
 use log::{RecordHeader, TopicNumber};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -27,6 +27,8 @@ pub struct Registry {
     topics: Vec<Option<Arc<RegisteredTopic>>>,
     names: BTreeMap<TopicId, NamedTopic>,
     types: BTreeMap<EventTypeId, Arc<RegisteredType>>,
+    /// Logs in files whose last topic was deleted, and whose files may still hold bytes of its events.
+    unerased: BTreeSet<LogLocation>,
     /// The version of the dictionary that the log needs; 0 if no entry names one.
     dictionary: u32,
 }
@@ -224,6 +226,22 @@ impl Registry {
         self.names.values().filter_map(NamedTopic::elsewhere)
     }
 
+    /// Whether a topic is placed in this side log.
+    #[must_use]
+    pub fn is_placed_in(&self, location: &LogLocation) -> bool {
+        self.placed_topics().any(|known| known.placed.location == *location)
+    }
+
+    /// Side logs in files without topics, whose files may still hold bytes of deleted events.
+    #[must_use]
+    pub const fn unerased_logs(&self) -> &BTreeSet<LogLocation> {
+        &self.unerased
+    }
+
+    pub(in crate::ledger) fn set_unerased_logs(&mut self, unerased: BTreeSet<LogLocation>) {
+        self.unerased = unerased;
+    }
+
     /// The definition of a topic, in whichever log it is.
     #[must_use]
     pub fn definition(&self, id: &TopicId) -> Option<&Topic> {
@@ -302,6 +320,7 @@ impl Registry {
             Entry::TopicChanged { topic } => self.change_topic(topic, position, time),
             Entry::TopicPlaced { placed } => self.place(placed, position),
             Entry::TopicDeleted { topic, number, .. } => self.delete_topic(&topic, number),
+            Entry::LogErased { location } => drop(self.unerased.remove(&location)),
             Entry::MemoryEmptied { floor } => self.empty_memory(floor),
             Entry::EventTypeRegistered { event_type } => self.add_type(event_type, position),
             Entry::VersionsChanged { event_type, versions } => self.change_type(&event_type, position, |known| {
@@ -360,8 +379,13 @@ impl Registry {
     /// Removes a topic: of this log, or, if `number` is 0, of a side log.
     fn delete_topic(&mut self, id: &TopicId, number: u32) {
         let is_meant = |named: &NamedTopic| named.here().map_or(0, |here| here.0) == number;
-        if self.names.get(id).is_some_and(is_meant) {
-            self.names.remove(id);
+        if self.names.get(id).is_some_and(is_meant)
+            && let Some(NamedTopic::Elsewhere(known)) = self.names.remove(id)
+        {
+            let location = &known.placed.location;
+            if !matches!(location, LogLocation::Memory(_)) && !self.is_placed_in(location) {
+                self.unerased.insert(location.clone());
+            }
         }
         if let Some(place) = (number as usize).checked_sub(1).and_then(|index| self.topics.get_mut(index)) {
             *place = None;
@@ -371,6 +395,8 @@ impl Registry {
     /// Sets the log that a topic is in.
     pub(in crate::ledger) fn place(&mut self, placement: TopicPlacement, defined_at: Position) {
         self.version = self.version.max(defined_at);
+        // It is opened for the topic, and erases what was removed while it is open.
+        self.unerased.remove(&placement.location);
         let id = placement.topic.definition.id.clone();
         self.names.insert(id, NamedTopic::Elsewhere(Arc::new(PlacedTopic { placed: placement, defined_at })));
     }

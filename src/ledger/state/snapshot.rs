@@ -8,12 +8,13 @@ use super::registry::Registry;
 use super::tables::StateTablesSnapshot;
 use crate::ledger::disk::table::DiskTables;
 use crate::ledger::facts::entry::DICTIONARY;
-use crate::ledger::facts::placement::TopicPlacement;
+use crate::ledger::facts::placement::{LogLocation, TopicPlacement};
 use crate::ledger::reclaim::usage::EntryUsage;
 use crate::ledger::state::{LastBody, LastRecord, LedgerState};
 use contract::{EventType, Position, Sequence, Topic};
 use log::TopicNumber;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The small part of the state, without the on-disk tables.
@@ -50,6 +51,9 @@ pub(in crate::ledger) struct StateSnapshot {
     /// Topics in side logs.
     #[serde(default, skip_serializing_if = "Vec::is_empty", rename = "placed")]
     placement: Vec<(Position, TopicPlacement)>,
+    /// Side logs in files without topics, whose files may still hold bytes of deleted events.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    unerased_logs: BTreeSet<LogLocation>,
     event_types: Vec<(Position, EventType)>,
     /// Without it the checkpoint is from a version without these tables, and is not used.
     #[serde(rename = "parts")]
@@ -89,6 +93,7 @@ impl StateSnapshot {
             forgotten_through: numbered.map(|topic| topic.forgotten_through).collect(),
             deleted: registry.deleted_numbers().collect(),
             placement: registry.placed_topics().map(|known| (known.defined_at, known.placed.clone())).collect(),
+            unerased_logs: registry.unerased_logs().clone(),
             event_types: registry.event_types().map(|known| (known.defined_at, known.event_type.clone())).collect(),
             tables: state.tables.snapshot(),
             usage: state.usage,
@@ -135,6 +140,7 @@ impl StateSnapshot {
         for (defined_at, placed) in self.placement {
             registry.place(placed, defined_at);
         }
+        registry.set_unerased_logs(self.unerased_logs);
         for (defined_at, event_type) in self.event_types {
             registry.add_type(event_type, defined_at);
         }

@@ -134,3 +134,120 @@ async fn a_topic_whose_log_is_not_there_is_not_taken_for_deleted() {
     assert_eq!(sequences(&broker, &topic_id(NAME)).await, [1, 2]);
     broker.close().await;
 }
+
+const MARKER: &str = "deleted-with-its-topic";
+
+/// A topic in the folder `logs/side` with events that carry the marker.
+async fn marked(broker: &Broker) {
+    register(broker, topic(NAME, r#"{"location":"side"}"#)).await.unwrap();
+    for id in [1, 2] {
+        let data = RawValue::from_string(format!("{{\"note\":\"{MARKER}\"}}")).unwrap();
+        broker.publish(NewEvent { data, ..event(NAME, id) }, None).await.unwrap();
+    }
+}
+
+/// How many files below a folder hold the marker.
+fn marked_files(folder: &Path) -> usize {
+    let mut found = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found += marked_files(&path);
+        } else {
+            let bytes = std::fs::read(&path).unwrap();
+            found += usize::from(bytes.windows(MARKER.len()).any(|part| part == MARKER.as_bytes()));
+        }
+    }
+    found
+}
+
+async fn append(folder: &Path, entries: Vec<serde_json::Value>) {
+    let log = Arc::new(FileLog::open_folder(folder, FileLogOptions::default()).unwrap());
+    let ledger = Ledger::open(log, log_clock(), Some(folder.join("state")), 1000, 0, Arc::default()).await.unwrap();
+    for entry in entries {
+        ledger.submit(AppendNote(serde_json::from_value(entry).unwrap())).await.unwrap();
+    }
+    ledger.close().await;
+}
+
+/// A log without topics was neither erased nor opened again, so deleted events stayed in its files for good.
+#[tokio::test]
+async fn the_files_of_a_log_whose_last_topic_is_deleted_hold_none_of_its_events() {
+    let folder = TempDir::new().unwrap();
+    let broker = opened(folder.path()).await;
+    broker.register_topic(topic("other", r#"{"location":"side"}"#)).await.unwrap();
+    marked(&broker).await;
+    assert!(marked_files(folder.path()) > 0);
+    broker.delete_topic(&topic_id(NAME), false).await.unwrap();
+    assert_eq!(sequences(&broker, &topic_id("other")).await, Vec::<u64>::new(), "the log has another topic");
+    broker.delete_topic(&topic_id("other"), false).await.unwrap();
+    assert_eq!(marked_files(folder.path()), 0);
+    broker.close().await;
+    drop(broker);
+    assert_eq!(marked_files(folder.path()), 0);
+    let broker = opened(folder.path()).await;
+    assert_eq!(marked_files(folder.path()), 0);
+    // The folder can be used again.
+    marked(&broker).await;
+    assert_eq!(sequences(&broker, &topic_id(NAME)).await, [1, 2]);
+    broker.close().await;
+}
+
+/// The default log no longer knew the log after the topic's deletion, so a start after a crash did not open it.
+#[tokio::test]
+async fn a_log_whose_last_topic_was_deleted_before_a_crash_is_erased_at_the_next_start() {
+    let folder = TempDir::new().unwrap();
+    let broker = opened(folder.path()).await;
+    marked(&broker).await;
+    broker.close().await;
+    drop(broker);
+    let id = topic_id(NAME);
+    let deleted =
+        |number: u32| serde_json::json!({"fact": "topicDeleted", "topic": id, "number": number, "through": 2});
+    append(&folder.path().join("logs/side"), vec![deleted(1)]).await;
+    append(folder.path(), vec![deleted(0)]).await;
+    assert!(marked_files(folder.path()) > 0);
+    let broker = opened(folder.path()).await;
+    assert_eq!(marked_files(folder.path()), 0);
+    assert_eq!(broker.topic(&id).await.unwrap_err().kind(), Kind::NotFound);
+    broker.close().await;
+    drop(broker);
+    // It is erased: a folder that is removed by now is not missed.
+    std::fs::remove_dir_all(folder.path().join("logs/side")).unwrap();
+    let broker = opened(folder.path()).await;
+    assert!(broker.degradations().is_empty() && !folder.path().join("logs/side").exists());
+    broker.close().await;
+}
+
+/// Deleting every topic of a log left the log open: it counted against the limit of logs until the next start.
+#[tokio::test]
+async fn a_log_whose_last_topic_is_deleted_gives_its_place_back() {
+    let folder = TempDir::new().unwrap();
+    let broker = opened(folder.path()).await;
+    let named = |number: usize| topic(&format!("t{number}"), &format!(r#"{{"location":"memory://{number}"}}"#));
+    marked(&broker).await;
+    for number in 1..contract::limits::LOGS_MAX {
+        broker.register_topic(named(number)).await.unwrap();
+    }
+    assert_eq!(broker.register_topic(named(1000)).await.unwrap_err().kind(), Kind::Overloaded);
+    for deleted in [topic_id(NAME), named(1).id] {
+        broker.delete_topic(&deleted, false).await.unwrap();
+    }
+    drop(FolderLock::acquire(&folder.path().join("logs/side")).expect("the log is closed"));
+    for number in [1000, 1001] {
+        broker.register_topic(named(number)).await.unwrap();
+    }
+    assert_eq!(broker.register_topic(named(1002)).await.unwrap_err().kind(), Kind::Overloaded);
+    broker.close().await;
+}
+
+/// A registration that is refused after its log was opened left an open log without topics.
+#[tokio::test]
+async fn a_refused_topic_leaves_no_log_open() {
+    let folder = TempDir::new().unwrap();
+    let broker = opened(folder.path()).await;
+    let broken = topic(NAME, r#"{"location":"side"}"#);
+    broker.close().await;
+    broker.register_topic(broken).await.unwrap_err();
+    drop(FolderLock::acquire(&folder.path().join("logs/side")).expect("the log is closed"));
+}

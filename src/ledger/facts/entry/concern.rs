@@ -29,6 +29,7 @@ impl Entry {
             | Self::TopicRegistered { .. }
             | Self::TopicChanged { .. }
             | Self::TopicPlaced { .. }
+            | Self::LogErased { .. }
             | Self::MemoryEmptied { .. }
             | Self::EventTypeRegistered { .. }
             | Self::VersionsChanged { .. }

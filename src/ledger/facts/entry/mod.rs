@@ -15,7 +15,7 @@ mod subject;
 pub(in crate::ledger) use concern::EntryConcern;
 
 use super::carried_rows::CarriedRows;
-use super::placement::TopicPlacement;
+use super::placement::{LogLocation, TopicPlacement};
 use crate::ledger::decide::stored_reply::{self, StoredReply};
 use crate::ledger::facts::dispatch::DispatchFact;
 use crate::ledger::state::claims::ClaimKey;
@@ -72,6 +72,12 @@ pub enum Entry {
         number: u32,
         /// Its last sequence.
         through: Sequence,
+    },
+    /// A log that no topic is placed in any more was erased: it holds no bytes of removed events, and need not be opened
+    /// again for that.
+    LogErased {
+        /// The log.
+        location: LogLocation,
     },
     /// Memory logs were emptied: the topics in them continue behind this sequence.
     MemoryEmptied {

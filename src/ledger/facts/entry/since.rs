@@ -7,6 +7,7 @@ impl Entry {
     pub(in crate::ledger) fn since(&self) -> u32 {
         match self {
             Self::TopicDeleted { .. }
+            | Self::LogErased { .. }
             | Self::EventTypeDeleted { .. }
             | Self::SnapshotBegan {}
             | Self::SnapshotPart { .. }

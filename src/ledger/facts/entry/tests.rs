@@ -58,6 +58,7 @@ fn entries_survive_the_trip_to_disk() {
             },
         },
         Entry::TopicDeleted { topic: topic_id.clone(), number: 2, through: Sequence(7) },
+        Entry::LogErased { location: LogLocation::Folder("/var/lib/events".to_owned()) },
         Entry::EventTypeRegistered { event_type },
         Entry::VersionsChanged { event_type: type_id.clone(), versions },
         Entry::EventTypeArchived { event_type: type_id.clone() },
