@@ -37,14 +37,14 @@ pub(crate) struct ConnectionMemory {
 pub(crate) struct ConnectionReservation {
     held: ByteReservation,
     budget: ConnectionBudget,
-    /// The reserve, if this connection may use it and does not yet.
-    reserve: Option<ByteBudget>,
 }
 
 /// The budget of one connection, for its requests.
 #[derive(Clone)]
 pub(crate) struct ConnectionBudget {
     budget: ByteBudget,
+    /// The reserve, if this connection may use it.
+    reserve: Option<ByteBudget>,
     scarce_bytes: usize,
 }
 
@@ -67,12 +67,8 @@ impl ConnectionMemory {
     pub(crate) fn open(&self, peer: &PeerAddress, has_few: bool) -> Result<ConnectionReservation> {
         let reserve = has_few.then(|| self.reserve.charged_to(&peer.usage));
         let (budget, scarce_bytes) = (self.shared.charged_to(&peer.usage), self.scarce_bytes);
-        let (held, budget, reserve) = match (budget.try_reserve(OPEN_BYTES), reserve) {
-            (Ok(held), reserve) => (held, budget, reserve),
-            (Err(_), Some(reserve)) => (reserve.try_reserve(OPEN_BYTES)?, reserve, None),
-            (Err(refusal), None) => return Err(refusal),
-        };
-        Ok(ConnectionReservation { held, budget: ConnectionBudget { budget, scarce_bytes }, reserve })
+        let budget = ConnectionBudget { budget, reserve, scarce_bytes };
+        Ok(ConnectionReservation { held: budget.try_reserve(OPEN_BYTES)?, budget })
     }
 }
 
@@ -82,14 +78,11 @@ impl ConnectionReservation {
         if self.held.grow_to(bytes).is_ok() {
             return Ok(());
         }
-        if let Some(reserve) = self.reserve.take()
-            && let Ok(held) = reserve.try_reserve(bytes)
-        {
-            self.held = held;
-            self.budget.budget = reserve;
-            return Ok(());
+        match self.budget.reserve.as_ref().map(|reserve| reserve.try_reserve(bytes)) {
+            Some(Ok(held)) => self.held = held,
+            _ => self.held.grow_soon_to(bytes).await?,
         }
-        self.held.grow_soon_to(bytes).await
+        Ok(())
     }
 
     /// Releases all but what an open connection takes.
@@ -114,7 +107,16 @@ impl ConnectionBudget {
         let header = |(name, value): (&http::HeaderName, &http::HeaderValue)| name.as_str().len() + value.len();
         let headers = request.headers().iter().map(|pair| header(pair) + HEADER_BYTES).sum::<usize>();
         let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
-        self.budget.try_reserve((headers + target).max(REQUEST_BYTES_MIN))
+        self.try_reserve((headers + target).max(REQUEST_BYTES_MIN))
+    }
+
+    /// Reserves bytes; if there are none, of the reserve.
+    fn try_reserve(&self, bytes: usize) -> Result<ByteReservation> {
+        let refused = match self.budget.try_reserve(bytes) {
+            Ok(reservation) => return Ok(reservation),
+            Err(refused) => refused,
+        };
+        self.reserve.as_ref().map_or(Err(refused), |reserve| reserve.try_reserve(bytes))
     }
 }
 
@@ -144,6 +146,9 @@ mod tests {
         let newcomer = peer();
         assert!(memory.open(&newcomer, false).is_err());
         let mut few = memory.open(&newcomer, true).unwrap();
+        few.grow_to(HTTP1_BYTES).await.unwrap();
+        few.shrink();
+        assert!(few.budget().reserve_request(&http::Request::new(())).is_ok(), "its requests may use the reserve, too");
         few.grow_to(HTTP1_BYTES).await.unwrap();
         let mut more = memory.open(&newcomer, true).unwrap();
         assert!(more.grow_to(HTTP1_BYTES).await.is_err(), "one address has an eighth of the reserve");

@@ -153,8 +153,7 @@ async fn serve_http2(
     frontend: Arc<HttpFrontend>,
 ) {
     if memory.grow_to(HTTP2_BYTES).await.is_err() {
-        // No response can be sent before the client's first request is read.
-        return;
+        return socket.go_away().await;
     }
     let (options, responses) = (&frontend.options, ResponseWatch::default());
     let meter = Http2HeadMeter::new(&frontend.http2_heads, &peer.usage, options.header_bytes_max);

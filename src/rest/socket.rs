@@ -29,6 +29,9 @@ pub(crate) enum HttpVersion {
 /// The first bytes of HTTP/2.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
+/// The server's connection preface (SETTINGS), and GOAWAY with the code ENHANCE_YOUR_CALM.
+const GO_AWAY: &[u8] = b"\0\0\0\x04\0\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\x0b";
+
 /// Most bytes that hyper gets with one read. It doubles its buffer whenever a read fills it, so this keeps the buffer of a
 /// connection below 32 KiB unless a head is larger.
 const READ_BYTES_MAX: usize = 32_767;
@@ -140,6 +143,11 @@ impl HttpSocket {
     pub(crate) async fn refuse(mut self, refusal: &Problem) {
         let document = encode_problem(refusal);
         let _ = tokio::time::timeout(Duration::from_secs(1), self.stream.write_all(&document)).await;
+    }
+
+    /// Tells an HTTP/2 peer that it is not served, and that none of its requests was processed.
+    pub(crate) async fn go_away(mut self) {
+        let _ = tokio::time::timeout(Duration::from_secs(1), self.stream.write_all(GO_AWAY)).await;
     }
 
     /// Passes on the outcome of a write; fails if the peer has read nothing for too long.
