@@ -202,6 +202,7 @@ fn options(config: &Config, connections_max: usize) -> rest::HttpOptions {
         waits_per_address_max: server.max_waits_per_address,
         inflight_bytes_max: server.max_inflight_bytes,
         answer_bytes_max: server.max_answer_bytes,
+        connection_bytes_max: server.max_connection_bytes,
         address_share_percent: server.address_share_percent,
         drain_timeout: Duration::from_secs(server.drain_timeout_secs),
         batch_bytes_max: config.batch.max_payload_bytes,

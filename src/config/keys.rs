@@ -266,9 +266,17 @@ pub const KEYS: &[ConfigKey] = &[
          left, pages are shorter; if nothing is left, reads are refused with 429.",
     ),
     key(
+        "server.max_connection_bytes",
+        number("bytes", 4 * 1024 * 1024, 1 << 40),
+        "Most bytes of connections themselves: 4800 for one whose poll waits, 24 KiB for another one over HTTP/1 (a \
+         stream is one), 96 KiB for one over HTTP/2 and at least 12 KiB for each of its requests. If nothing is left, \
+         connections are refused with 429 or 503, and requests over HTTP/2 with 429. An eighth is reserved for \
+         addresses with few connections.",
+    ),
+    key(
         "server.address_share_percent",
         number("percent", 1, 100),
-        "The share of the bytes of bodies, of imports and of responses that the requests of one address (of IPv6: \
+        "The share of the bytes of bodies, of imports, of responses and of connections that the requests of one address (of IPv6: \
          one /64 network) may hold, in percent; one body of the largest size is always possible. A proxy in front \
          of the server is one address: set 100 there.",
     ),

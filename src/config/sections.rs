@@ -192,6 +192,8 @@ pub struct HttpServerConfig {
     pub max_inflight_bytes: usize,
     /// Most bytes of events in responses that are being sent at the same time, over all connections.
     pub max_answer_bytes: usize,
+    /// Most bytes of connections themselves: their buffers, and requests over HTTP/2.
+    pub max_connection_bytes: usize,
     /// The share of these bytes that one address may hold, in percent.
     pub address_share_percent: usize,
     /// How long a stopping server waits for requests in flight, in seconds.
@@ -220,8 +222,9 @@ impl Default for HttpServerConfig {
             write_timeout_secs: 30,
             import_unread_timeout_secs: 600,
             max_header_bytes: 32 * 1024,
-            max_inflight_bytes: 96 * 1024 * 1024,
-            max_answer_bytes: 64 * 1024 * 1024,
+            max_inflight_bytes: 48 * 1024 * 1024,
+            max_answer_bytes: 48 * 1024 * 1024,
+            max_connection_bytes: 96 * 1024 * 1024,
             address_share_percent: 50,
             drain_timeout_secs: 25,
             cors: CorsConfig::default(),

@@ -18,6 +18,9 @@ pub(crate) struct AddressUsage {
     imports: AddressAccount,
     answers: AddressAccount,
     heads: AddressAccount,
+    http2_heads: AddressAccount,
+    connections: AddressAccount,
+    few_connections: AddressAccount,
 }
 
 /// The bytes of one budget that an address holds.
@@ -48,9 +51,24 @@ impl AddressLimit {
         Self { account: |usage| &usage.imports, bytes, reserve: 0 }
     }
 
-    /// The share of heads of requests.
+    /// The share of large heads over HTTP/1.
     pub(crate) const fn of_heads(bytes: usize) -> Self {
         Self { account: |usage| &usage.heads, bytes, reserve: 0 }
+    }
+
+    /// The share of unfinished heads over HTTP/2.
+    pub(crate) const fn of_http2_heads(bytes: usize) -> Self {
+        Self { account: |usage| &usage.http2_heads, bytes, reserve: 0 }
+    }
+
+    /// The share of connections.
+    pub(crate) const fn of_connections(bytes: usize) -> Self {
+        Self { account: |usage| &usage.connections, bytes, reserve: 0 }
+    }
+
+    /// The share of the memory that is kept for addresses with few connections.
+    pub(crate) const fn of_few_connections(bytes: usize) -> Self {
+        Self { account: |usage| &usage.few_connections, bytes, reserve: 0 }
     }
 
     /// The share of responses.

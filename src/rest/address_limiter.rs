@@ -44,6 +44,7 @@ pub(crate) struct AddressPermit {
     limiter: Arc<AddressLimiter>,
     address: IpAddr,
     usage: Arc<AddressUsage>,
+    has_few: bool,
 }
 
 /// The address of a request, and the memory that requests from it hold.
@@ -79,7 +80,7 @@ impl AddressLimiter {
         here.count += 1;
         let usage = Arc::clone(&here.usage);
         counted.total += 1;
-        Ok(AddressPermit { limiter: Arc::clone(self), address, usage })
+        Ok(AddressPermit { limiter: Arc::clone(self), address, usage, has_few: has < FEW })
     }
 
     fn lock_counts(&self) -> MutexGuard<'_, AddressCounts> {
@@ -88,6 +89,11 @@ impl AddressLimiter {
 }
 
 impl AddressPermit {
+    /// Whether its address had only few of them.
+    pub(crate) const fn has_few(&self) -> bool {
+        self.has_few
+    }
+
     /// The address that it belongs to.
     pub(crate) fn peer(&self) -> PeerAddress {
         PeerAddress { address: self.address, usage: Arc::clone(&self.usage) }

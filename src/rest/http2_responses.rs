@@ -14,12 +14,21 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 /// Largest piece of a body, in bytes.
 const PIECE_BYTES: usize = 16 * 1024;
 /// The watch looks this often within a time-out.
 const CHECKS_PER_TIMEOUT: u32 = 4;
+
+/// What a request holds until its response has been sent.
+pub(crate) enum RequestRoom {
+    /// Its memory.
+    Reserved(#[expect(dead_code, reason = "held until it is dropped")] ByteReservation),
+    /// There is none; it is one of the few that are refused at a time.
+    Refused(#[expect(dead_code, reason = "held until it is dropped")] OwnedSemaphorePermit),
+}
 
 /// The responses of one connection that are being sent; clones share it.
 #[derive(Clone, Default)]
@@ -29,7 +38,7 @@ pub(crate) struct ResponseWatch(Arc<Mutex<Vec<Weak<ResponseProgress>>>>);
 struct ResponseProgress {
     state: Mutex<ProgressState>,
     /// The request's room, which is free when the last piece was sent.
-    _room: Option<ByteReservation>,
+    _room: RequestRoom,
 }
 
 struct ProgressState {
@@ -41,7 +50,7 @@ struct ProgressState {
 
 impl ResponseWatch {
     /// The same response, watched and holding `room` until it is sent.
-    pub(crate) fn watch(&self, response: Response, room: Option<ByteReservation>) -> Response {
+    pub(crate) fn watch(&self, response: Response, room: RequestRoom) -> Response {
         if response.body().is_end_stream() {
             return response;
         }
@@ -174,7 +183,8 @@ mod tests {
         let watch = ResponseWatch::default();
         let budget = ByteBudget::new(10_000, "full");
         let body = Body::from(vec![b'x'; 2 * PIECE_BYTES + 1]);
-        let mut response = watch.watch(Response::new(body), Some(budget.try_reserve(5000).unwrap()));
+        let room = RequestRoom::Reserved(budget.try_reserve(5000).unwrap());
+        let mut response = watch.watch(Response::new(body), room);
         let never = tokio::time::timeout(10 * TIMEOUT, watch.stalled(TIMEOUT)).await;
         assert!(never.is_err(), "nothing was handed out yet");
         let mut pieces = Vec::new();

@@ -16,6 +16,7 @@ mod body_drain;
 mod browser_policy;
 mod claims;
 mod cloudevents;
+mod connection_memory;
 mod connection_timer;
 mod consumers;
 mod custom_methods;
@@ -27,6 +28,7 @@ mod events;
 mod handlers;
 mod head_meter;
 mod health;
+mod http2_heads;
 mod http2_responses;
 mod idempotency;
 mod import;
@@ -58,8 +60,10 @@ use crate::memory::{AddressLimit, ByteBudget, ByteReservation, PAGE_ROOM_MIN};
 use address_limiter::AddressLimiter;
 use axum::Router;
 use browser_policy::BrowserPolicy;
+use connection_memory::ConnectionMemory;
 use contract::api::*;
 use contract::{IdentifierProfile, limits};
+use http2_heads::Http2HeadMeter;
 use problem::Problem;
 use response_budget::CompressWithinBudget;
 use std::net::IpAddr;
@@ -98,7 +102,9 @@ pub struct HttpOptions {
     pub inflight_bytes_max: usize,
     /// Most bytes of responses that are being sent.
     pub answer_bytes_max: usize,
-    /// How much of both, and of imports, one address may hold, in percent.
+    /// Most bytes of connections themselves.
+    pub connection_bytes_max: usize,
+    /// How much of each, and of imports, one address may hold, in percent.
     pub address_share_percent: usize,
     /// The time for requests in flight at shutdown.
     pub drain_timeout: Duration,
@@ -136,7 +142,11 @@ pub(crate) struct ServerState {
     bodies: ByteBudget,
     imports: ByteBudget,
     answers: ByteBudget,
+    /// Large heads over HTTP/1.
     heads: ByteBudget,
+    /// Unfinished heads over HTTP/2.
+    http2_heads: ByteBudget,
+    memory: ConnectionMemory,
     connections: Arc<AddressLimiter>,
     waits: Arc<AddressLimiter>,
     draining: watch::Sender<bool>,
@@ -263,8 +273,8 @@ impl HttpFrontend {
     }
 }
 
-/// The budgets of bodies, imports, responses and heads.
-fn budgets(options: &HttpOptions) -> [ByteBudget; 4] {
+/// The budgets of bodies, imports, responses, and heads over HTTP/1 and HTTP/2.
+fn budgets(options: &HttpOptions) -> [ByteBudget; 5] {
     let bytes = options.inflight_bytes_max;
     // A body of the largest size must fit, although a part is reserved for small ones.
     let largest = options.batch_bytes_max.max(limits::EVENT_BYTES_MAX) + 128 * 1024;
@@ -283,26 +293,46 @@ fn budgets(options: &HttpOptions) -> [ByteBudget; 4] {
     let head_bytes = HEAD_BYTES_MAX.max(2 * (options.header_bytes_max + server::TARGET_BYTES_MAX));
     let heads = ByteBudget::new(head_bytes, "The server holds its maximum of request heads; retry shortly.")
         .with_address_limit(AddressLimit::of_heads(share_of(head_bytes, head_bytes / 2)));
-    [bodies, imports, answers, heads]
+    let unfinished = Http2HeadMeter::unfinished_bytes(options.header_bytes_max);
+    let head_bytes = HTTP2_HEAD_BYTES_MAX.max(2 * unfinished);
+    let http2_heads = ByteBudget::new(head_bytes, "The server holds its maximum of unfinished heads; retry shortly.")
+        .with_address_limit(AddressLimit::of_http2_heads(share_of(head_bytes, unfinished)));
+    [bodies, imports, answers, heads, http2_heads]
 }
 
 /// The minimum budget of all imports: the longest line, and a batch.
 const IMPORT_BYTES_MIN: usize = 4 * 1024 * 1024;
 /// One in so many connections is reserved for addresses that have only few.
 const CONNECTIONS_RESERVED: usize = 8;
-/// What large heads of HTTP/1 connections and all requests over HTTP/2 may hold, in bytes.
-const HEAD_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// What large heads over HTTP/1 may hold, in bytes.
+const HEAD_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// What unfinished heads over HTTP/2 may hold, in bytes.
+const HTTP2_HEAD_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 impl ServerState {
     fn new(slot: Arc<BrokerSlot>, options: HttpOptions, listen: Option<IpAddr>) -> Arc<Self> {
-        let [bodies, imports, answers, heads] = budgets(&options);
+        let [bodies, imports, answers, heads, http2_heads] = budgets(&options);
+        let memory = ConnectionMemory::new(options.connection_bytes_max, options.address_share_percent);
         let reserve = options.connections_max / CONNECTIONS_RESERVED;
         let per_address = options.connections_per_address_max;
         let connections = AddressLimiter::with_reserve(options.connections_max, per_address, reserve);
         let waits = AddressLimiter::new(options.waits_max, options.waits_per_address_max);
         let browsers = Arc::new(BrowserPolicy::new(listen, &options.allowed_hosts, &options.allowed_origins));
         let (options, draining) = (Arc::new(options), watch::Sender::new(false));
-        Arc::new(Self { options, browsers, bodies, imports, answers, heads, connections, waits, draining, slot })
+        Arc::new(Self {
+            options,
+            browsers,
+            bodies,
+            imports,
+            answers,
+            heads,
+            http2_heads,
+            memory,
+            connections,
+            waits,
+            draining,
+            slot,
+        })
     }
 
     /// The slot of the broker.
@@ -391,8 +421,9 @@ impl Default for HttpOptions {
             connections_per_address_max: 12_500,
             waits_max: 25_000,
             waits_per_address_max: 12_500,
-            inflight_bytes_max: 96 * 1024 * 1024,
-            answer_bytes_max: 64 * 1024 * 1024,
+            inflight_bytes_max: 48 * 1024 * 1024,
+            answer_bytes_max: 48 * 1024 * 1024,
+            connection_bytes_max: 96 * 1024 * 1024,
             address_share_percent: 50,
             drain_timeout: Duration::from_secs(25),
             batch_bytes_max: contract::limits::BATCH_BYTES_MAX,

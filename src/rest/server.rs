@@ -3,20 +3,22 @@
 //! - Connections are limited in number: in total and per address. The last places are kept for addresses with few connections,
 //!   so that a few addresses cannot lock out all others. A connection beyond the limits gets a problem document and is closed;
 //!   while many are refused at once, most are closed without one, because each uses a file descriptor.
+//! - Each connection reserves the memory that it takes (`connection_memory`).
 //! - When the system has no file descriptor left, accepting is retried after a pause.
 //! - A peer must send its head in time, read its responses in time, and answer TCP keep-alive probes.
 //! - Draining: no new connections; waiting requests get their response at once; requests in flight are finished.
 
 use super::HttpFrontend;
 use super::address_limiter::{LimitReached, PeerAddress};
-use super::http2_responses::ResponseWatch;
+use super::connection_memory::{ConnectionReservation, HTTP2_BYTES};
+use super::http2_heads::Http2HeadMeter;
+use super::http2_responses::{RequestRoom, ResponseWatch};
 use super::middleware::{self, RequestSource};
 use super::parked::serve_http1;
 use super::problem::Problem;
-use super::socket::{HttpSocket, HttpVersion, encode_problem};
+use super::socket::{HeadCounter, HttpSocket, HttpVersion, encode_problem};
 use crate::broker::SlotState;
-use crate::memory::ByteReservation;
-use contract::{Error, Kind, Result};
+use contract::{Error, Kind};
 use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
@@ -24,6 +26,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use socket2::{SockRef, TcpKeepalive};
 use std::convert::Infallible;
+use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
@@ -39,14 +42,15 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 const KEEPALIVE_RETRIES: u32 = 3;
 /// Concurrent requests of one HTTP/2 connection.
 const STREAMS_MAX: u32 = 128;
-/// What a request over HTTP/2 reserves at least, in bytes.
-const REQUEST_BYTES_MIN: usize = 1024;
+/// Requests of one HTTP/2 connection that are refused for lack of memory at the same time; further streams are reset, because
+/// refusals that the client does not take need memory too.
+const REFUSED_STREAMS_MAX: usize = 4;
 /// What hyper may buffer of one HTTP/1 connection beyond the largest head: the longest request target that it parses, so
 /// that a longer one is refused with 414.
 pub(super) const TARGET_BYTES_MAX: usize = 64 * 1024;
 /// What a client may send over HTTP/2 before the server reads it: for one request, and for one connection.
 const STREAM_WINDOW: u32 = 64 * 1024;
-const CONNECTION_WINDOW: u32 = 128 * 1024;
+const CONNECTION_WINDOW: u32 = 64 * 1024;
 /// What hyper may buffer of one response over HTTP/2 before the client takes it.
 const SEND_BUFFER: usize = 64 * 1024;
 /// The pause after the system could not accept a connection.
@@ -91,18 +95,22 @@ pub(crate) async fn serve(
             Ok(place) => Ok((permit, place)),
             Err(_) => Err(LimitReached::Total),
         });
-        let (permit, place) = match permits {
+        let permits = permits.map_err(connections_exhausted).and_then(|(permit, place)| {
+            let memory = frontend.memory.open(&permit.peer(), permit.has_few())?;
+            Ok((permit, place, memory))
+        });
+        let (permit, place, memory) = match permits {
             Ok(permits) => permits,
-            Err(limit) => {
+            Err(refusal) => {
                 if let Ok(permit) = Arc::clone(&refusing).try_acquire_owned() {
-                    tokio::spawn(refuse_connection(stream, connections_exhausted(limit), permit));
+                    tokio::spawn(refuse_connection(stream, refusal, permit));
                 }
                 continue;
             }
         };
         let frontend = Arc::clone(&frontend);
         tokio::spawn(async move {
-            serve_connection(stream, permit.peer(), frontend).await;
+            serve_connection(stream, permit.peer(), memory, frontend).await;
             drop((permit, place));
         });
     }
@@ -116,7 +124,12 @@ pub(crate) async fn serve(
 }
 
 /// Serves one connection to its end.
-async fn serve_connection(stream: TcpStream, peer: PeerAddress, frontend: Arc<HttpFrontend>) {
+async fn serve_connection(
+    stream: TcpStream,
+    peer: PeerAddress,
+    memory: ConnectionReservation,
+    frontend: Arc<HttpFrontend>,
+) {
     set_socket_options(&stream);
     let detecting = HttpSocket::detect_version(stream, frontend.options.write_timeout);
     let detected = tokio::select! {
@@ -126,24 +139,40 @@ async fn serve_connection(stream: TcpStream, peer: PeerAddress, frontend: Arc<Ht
     };
     let Ok(Ok(socket)) = detected else { return };
     match socket.version() {
-        HttpVersion::One => serve_http1(socket, peer, frontend).await,
+        HttpVersion::One => serve_http1(socket, peer, memory, frontend).await,
         // Boxed, because it is larger than what most connections need.
-        HttpVersion::Two => Box::pin(serve_http2(socket, peer, frontend)).await,
+        HttpVersion::Two => Box::pin(serve_http2(socket, peer, memory, frontend)).await,
     }
 }
 
 /// Serves an HTTP/2 connection to its end.
-async fn serve_http2(socket: HttpSocket, peer: PeerAddress, frontend: Arc<HttpFrontend>) {
+async fn serve_http2(
+    mut socket: HttpSocket,
+    peer: PeerAddress,
+    mut memory: ConnectionReservation,
+    frontend: Arc<HttpFrontend>,
+) {
+    if memory.grow_to(HTTP2_BYTES).await.is_err() {
+        return socket.go_away().await;
+    }
     let (options, responses) = (&frontend.options, ResponseWatch::default());
+    let meter = Http2HeadMeter::new(&frontend.http2_heads, &peer.usage, options.header_bytes_max);
+    socket.count_heads(HeadCounter::Http2(Box::new(meter)));
+    let refused = Arc::new(Semaphore::new(REFUSED_STREAMS_MAX));
     let service = service_fn(|request: Request<Incoming>| {
         let (frontend, responses, peer) = (Arc::clone(&frontend), responses.clone(), peer.clone());
+        let (room, refused) = (memory.budget().reserve_request(&request), Arc::clone(&refused));
         async move {
-            let (room, refusal) = match reserve_request(&frontend, &peer, &request) {
-                Ok(room) => (Some(room), None),
-                Err(refusal) => (None, Some(refusal)),
+            let (room, refusal) = match room {
+                Ok(room) => (RequestRoom::Reserved(room), None),
+                Err(refusal) => {
+                    let permit = refused.try_acquire_owned().map_err(|_| StreamReset)?;
+                    (RequestRoom::Refused(permit), Some(refusal))
+                }
             };
             let source = RequestSource { peer, parking: None, reading: None, refusal };
-            Ok::<_, Infallible>(responses.watch(middleware::handle(frontend, source, request).await?, room))
+            let Ok(response) = middleware::handle(frontend, source, request).await;
+            Ok::<_, StreamReset>(responses.watch(response, room))
         }
     });
     let connection = http2::Builder::new(TokioExecutor::new())
@@ -165,16 +194,17 @@ async fn serve_http2(socket: HttpSocket, peer: PeerAddress, frontend: Arc<HttpFr
     }
 }
 
-/// Room for a request over HTTP/2, until its response is sent: its head, and what a stream takes at least.
-fn reserve_request(
-    frontend: &HttpFrontend,
-    peer: &PeerAddress,
-    request: &Request<Incoming>,
-) -> Result<ByteReservation> {
-    let headers = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>();
-    let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
-    frontend.heads.charged_to(&peer.usage).try_reserve((headers + target).max(REQUEST_BYTES_MIN))
+/// There is no room for a request over HTTP/2, not even for its refusal: hyper resets its stream.
+#[derive(Debug)]
+struct StreamReset;
+
+impl fmt::Display for StreamReset {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("there is no room for the refusal of a request")
+    }
 }
+
+impl std::error::Error for StreamReset {}
 
 /// Runs a connection until it ends, or until `leave` returns a reason to leave it. When the server drains, the connection ends
 /// with the requests in flight.

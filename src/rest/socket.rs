@@ -5,6 +5,7 @@
 //! - Responses of hyper itself (to a head that is invalid or too large) are replaced by problem documents.
 
 use super::head_meter::HeadMeter;
+use super::http2_heads::Http2HeadMeter;
 use super::problem::Problem;
 use http::{Method, StatusCode};
 use std::io;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, Interest, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 use uuid::Uuid;
@@ -27,6 +28,9 @@ pub(crate) enum HttpVersion {
 
 /// The first bytes of HTTP/2.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// The server's connection preface (SETTINGS), and GOAWAY with the code ENHANCE_YOUR_CALM.
+const GO_AWAY: &[u8] = b"\0\0\0\x04\0\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\x0b";
 
 /// Most bytes that hyper gets with one read. It doubles its buffer whenever a read fills it, so this keeps the buffer of a
 /// connection below 32 KiB unless a head is larger.
@@ -44,8 +48,24 @@ pub(crate) struct HttpSocket {
     version: HttpVersion,
     /// Set when everything is written.
     flushed: Arc<AtomicBool>,
-    /// Over HTTP/1: counts the bytes of heads.
-    meter: Option<Arc<HeadMeter>>,
+    meter: Option<HeadCounter>,
+}
+
+/// Reserves room for heads that are being read.
+pub(crate) enum HeadCounter {
+    Http1(Arc<HeadMeter>),
+    Http2(Box<Http2HeadMeter>),
+}
+
+impl HeadCounter {
+    /// Counts bytes that were read. `Err`: there is no room for them.
+    fn read(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let counted = match self {
+            Self::Http1(meter) => meter.read(bytes.len()),
+            Self::Http2(meter) => meter.read(bytes),
+        };
+        counted.map_err(|_| io::ErrorKind::OutOfMemory.into())
+    }
 }
 
 /// A document that is written in place of a response of hyper's.
@@ -95,14 +115,39 @@ impl HttpSocket {
         Arc::clone(&self.flushed)
     }
 
-    /// Counts the bytes of heads with `meter`; reading fails if there is no room for them.
-    pub(crate) fn count_heads(&mut self, meter: Arc<HeadMeter>) {
+    /// Counts heads with `meter`; reading fails if there is no room for them.
+    pub(crate) fn count_heads(&mut self, meter: HeadCounter) {
         self.meter = Some(meter);
     }
 
     /// Lets hyper read these bytes next.
     pub(crate) fn push_back(&mut self, bytes: &[u8]) {
         self.pushed_back = [bytes, &self.pushed_back].concat();
+    }
+
+    /// Reads from the stream, and counts what was read.
+    fn poll_stream(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let filled = buffer.filled().len();
+        let outcome = poll_read_bounded(Pin::new(&mut self.stream), context, buffer);
+        let read = buffer.filled().get(filled..).unwrap_or_default();
+        if !read.is_empty() {
+            self.reset_stall_timer();
+            if let Some(meter) = &mut self.meter {
+                meter.read(read)?;
+            }
+        }
+        outcome
+    }
+
+    /// Sends a refusal to a peer that is not served.
+    pub(crate) async fn refuse(mut self, refusal: &Problem) {
+        let document = encode_problem(refusal);
+        let _ = tokio::time::timeout(Duration::from_secs(1), self.stream.write_all(&document)).await;
+    }
+
+    /// Tells an HTTP/2 peer that it is not served, and that none of its requests was processed.
+    pub(crate) async fn go_away(mut self) {
+        let _ = tokio::time::timeout(Duration::from_secs(1), self.stream.write_all(GO_AWAY)).await;
     }
 
     /// Passes on the outcome of a write; fails if the peer has read nothing for too long.
@@ -167,24 +212,19 @@ impl AsyncRead for HttpSocket {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.pushed_back.is_empty() {
-            let filled = buffer.filled().len();
-            let outcome = poll_read_bounded(Pin::new(&mut self.stream), context, buffer);
-            let read = buffer.filled().len() - filled;
-            if read > 0 {
-                self.reset_stall_timer();
-                if let Some(meter) = &self.meter {
-                    meter.read(read).map_err(|_| io::ErrorKind::OutOfMemory)?;
-                }
-            }
-            return outcome;
+            return self.poll_stream(context, buffer);
         }
         let taken = self.pushed_back.len().min(buffer.remaining());
         let rest = self.pushed_back.split_off(taken);
         buffer.put_slice(&std::mem::replace(&mut self.pushed_back, rest));
         // More bytes of the same head are read at once: a head in two pieces would be parsed twice, in a buffer twice as large. An
-        // error of this read is dropped, because the next read returns it.
-        if self.pushed_back.is_empty() && buffer.remaining() > 0 {
-            let _ = Pin::new(&mut self.stream).poll_read(context, buffer);
+        // error of the stream is dropped, because the next read returns it.
+        if self.pushed_back.is_empty()
+            && buffer.remaining() > 0
+            && let Poll::Ready(Err(error)) = self.poll_stream(context, buffer)
+            && error.kind() == io::ErrorKind::OutOfMemory
+        {
+            return Poll::Ready(Err(error));
         }
         Poll::Ready(Ok(()))
     }
@@ -281,7 +321,6 @@ pub(crate) fn encode_problem(problem: &Problem) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::io::AsyncWriteExt;
     use tokio::net::TcpListener;
 
     #[tokio::test]

@@ -3,10 +3,12 @@
 use super::ParkingSlot;
 use crate::rest::HttpFrontend;
 use crate::rest::address_limiter::PeerAddress;
+use crate::rest::connection_memory::{ConnectionReservation, HTTP1_BYTES};
 use crate::rest::head_meter::HeadMeter;
 use crate::rest::middleware::{self, RequestSource};
+use crate::rest::problem::Problem;
 use crate::rest::server::{TARGET_BYTES_MAX, run_connection};
-use crate::rest::socket::HttpSocket;
+use crate::rest::socket::{HeadCounter, HttpSocket};
 use axum::response::Response;
 use http::Request;
 use http::header::{CONNECTION, HeaderValue};
@@ -20,12 +22,22 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Serves an HTTP/1 connection to its end. While a poll is parked there is no hyper connection, only a socket.
-pub(crate) async fn serve_http1(mut socket: HttpSocket, peer: PeerAddress, frontend: Arc<HttpFrontend>) {
-    let (parking, flushed) = (ParkingSlot::new(), socket.flushed());
+/// Serves an HTTP/1 connection to its end. While a poll is parked there is no hyper connection, only a socket, and `memory` is
+/// smaller.
+pub(crate) async fn serve_http1(
+    mut socket: HttpSocket,
+    peer: PeerAddress,
+    mut memory: ConnectionReservation,
+    frontend: Arc<HttpFrontend>,
+) {
+    let (parking, flushed) = (ParkingSlot::new(Some(memory.budget().clone())), socket.flushed());
     let meter = HeadMeter::new(&frontend.heads, &peer.usage);
-    socket.count_heads(Arc::clone(&meter));
+    socket.count_heads(HeadCounter::Http1(Arc::clone(&meter)));
     loop {
+        // Many polls may have their responses at once; then they take turns.
+        if let Err(refusal) = memory.grow_to(HTTP1_BYTES).await {
+            return socket.refuse(&Problem::from(refusal)).await;
+        }
         let service = service_fn(|request| respond(&frontend, &peer, &parking, &meter, request));
         let connection = http1::Builder::new()
             .timer(parking.timer().clone())
@@ -50,6 +62,7 @@ pub(crate) async fn serve_http1(mut socket: HttpSocket, peer: PeerAddress, front
         // Copied, so that hyper's read buffer is freed.
         let unread = parts.read_buf.to_vec();
         drop((parts.read_buf, parts.service));
+        memory.shrink();
         let Some(request_head) = parked.wait(&socket, &parking).await else { return };
         socket.push_back(&[request_head, unread].concat());
     }

@@ -18,7 +18,7 @@
 //!   that waits for half a minute needs none of that; `bench idle` measures the difference.
 //! - The future that waits is moved, not started again: a filter does not examine an event twice.
 //! - A poll is parked as soon as it has to wait, while its connection's memory is still warm for the next one. If the last
-//!   poll of the connection was answered quickly, the next one first stays for a while.
+//!   poll of the connection was answered quickly, the next one first stays for a while, unless memory is scarce.
 //! - Only for HTTP/1 and requests without a body. An HTTP/2 connection shares its buffers among many requests.
 
 mod connection;

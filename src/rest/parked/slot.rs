@@ -2,6 +2,7 @@
 
 use super::waiting_request::ParkedFuture;
 use crate::rest::address_limiter::AddressPermit;
+use crate::rest::connection_memory::ConnectionBudget;
 use crate::rest::connection_timer::ConnectionTimer;
 use crate::rest::problem::HandlerResult;
 use crate::rest::socket::HttpSocket;
@@ -29,6 +30,8 @@ struct ParkingSlotState {
     /// How long a poll stays on its connection if the last one was quick.
     stay_time: Duration,
     was_quick: AtomicBool,
+    /// Of the connection; `None`: it has enough memory.
+    memory: Option<ConnectionBudget>,
 }
 
 #[derive(Default)]
@@ -50,12 +53,12 @@ pub(crate) struct ParkedRequest {
 }
 
 impl ParkingSlot {
-    /// The slot of a new connection.
-    pub(crate) fn new() -> Self {
+    /// The slot of a new connection with memory from this budget.
+    pub(crate) fn new(memory: Option<ConnectionBudget>) -> Self {
         static CONNECTIONS: AtomicU32 = AtomicU32::new(0);
         let stay_time = QUICK_RESPONSE + STAGGER_STEP * (CONNECTIONS.fetch_add(1, Ordering::Relaxed) % STAGGER_STEPS);
         let (timer, phase, was_quick) = (ConnectionTimer::default(), Mutex::default(), AtomicBool::new(false));
-        Self(Arc::new(ParkingSlotState { timer, phase, stay_time, was_quick }))
+        Self(Arc::new(ParkingSlotState { timer, phase, stay_time, was_quick, memory }))
     }
 
     /// The timer of the connection.
@@ -104,7 +107,8 @@ impl ParkingSlot {
 
     /// The response, if it is there before the poll has to be parked.
     pub(super) async fn wait_on_connection(&self, future: &mut ParkedFuture) -> Option<HandlerResult> {
-        if self.0.was_quick.load(Ordering::Relaxed) {
+        let is_scarce = || self.0.memory.as_ref().is_some_and(ConnectionBudget::is_scarce);
+        if self.0.was_quick.load(Ordering::Relaxed) && !is_scarce() {
             return self.0.timer.timeout(self.0.stay_time, future).await;
         }
         poll_fn(|context| match future.as_mut().poll(context) {

@@ -60,7 +60,7 @@ const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 #[tokio::test(start_paused = true)]
 async fn a_poll_is_parked_at_once_or_after_a_while_if_the_last_one_was_quick() {
     let (socket, _peer) = socket().await;
-    let parking = ParkingSlot::new();
+    let parking = ParkingSlot::new(None);
     for (time, next_stays) in
         [(QUICK_RESPONSE / 2, true), (QUICK_RESPONSE * 2, false), (QUICK_RESPONSE, false), (QUICK_RESPONSE / 10, true)]
     {
@@ -86,7 +86,7 @@ async fn a_poll_is_parked_at_once_or_after_a_while_if_the_last_one_was_quick() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_with_a_body_is_not_parked() {
-    let parking = ParkingSlot::new();
+    let parking = ParkingSlot::new(None);
     for headers in [&[("content-length", "2")], &[("transfer-encoding", "chunked")]] {
         let left = parked_within(&parking, poll(&parking, headers, LONG), LONG / 2).await;
         assert!(left.is_none(), "{headers:?}");
@@ -97,7 +97,7 @@ async fn a_request_with_a_body_is_not_parked() {
 async fn a_request_refused_by_the_middleware_clears_the_slot() {
     let broker = Arc::new(Broker::open(Config::default()).await.unwrap());
     let common = ServerState::new(Arc::new(BrokerSlot::new(broker)), HttpOptions::default(), None);
-    let (frontend, parking) = (Arc::new(HttpFrontend::new(common)), ParkingSlot::new());
+    let (frontend, parking) = (Arc::new(HttpFrontend::new(common)), ParkingSlot::new(None));
     parking.store_response(Ok(Response::new(Body::from("another caller's"))));
     let shared = parking.clone();
     let service = service_fn(move |request| {

@@ -1,16 +1,21 @@
 //! Attacks by unauthenticated clients on a broker with default settings. During each attack, a bystander publishes
 //! (another one reads), and every request of the bystander succeeds.
 
+mod connections;
 mod http2;
 mod memory;
 mod schemas;
 
 use super::{CREATED, Server, TOPIC, event};
+use futures_util::StreamExt;
 use reqwest::Client;
-use std::net::{IpAddr, Ipv4Addr};
+use rustix::process::{Resource, getrlimit, setrlimit};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -18,6 +23,52 @@ use tokio::task::JoinHandle;
 pub(crate) const IN_TIME: Duration = Duration::from_secs(60);
 /// An address that no attack uses.
 pub(crate) const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+/// The addresses of the attackers. One alone gets at most half of everything.
+pub(crate) const ATTACKERS: [Ipv4Addr; 2] = [Ipv4Addr::new(127, 0, 0, 3), Ipv4Addr::new(127, 0, 0, 4)];
+/// The most memory that the broker may use with default settings, in MB.
+pub(crate) const RSS_MAX: usize = 400;
+
+/// The most memory that the broker has used, in MB.
+pub(crate) fn rss(server: &Server) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() / 1000
+}
+
+/// Lets this process open as many connections as the system permits.
+pub(crate) fn raise_file_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
+}
+
+/// A connection from this address.
+pub(crate) async fn connect_from(server: &Server, address: Ipv4Addr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::from((address, 0))).unwrap();
+    let target: SocketAddr = server.url.trim_start_matches("http://").parse().unwrap();
+    socket.connect(target).await.unwrap()
+}
+
+/// Connections from these addresses in turn that send this and read nothing.
+pub(crate) async fn send_from(
+    server: &Server,
+    addresses: &[Ipv4Addr],
+    count: usize,
+    request: &[u8],
+) -> Vec<TcpStream> {
+    raise_file_limit();
+    // So many at a time fit into the queue of the listener.
+    let sends = addresses.iter().cycle().take(count).map(|address| async {
+        let mut stream = connect_from(server, *address).await;
+        // A client that is refused during the write may find the connection closed; if the server does not read, the
+        // time-out ends the write.
+        let _ = tokio::time::timeout(Duration::from_secs(5), stream.write_all(request)).await;
+        stream
+    });
+    futures_util::stream::iter(sends).buffer_unordered(500).collect().await
+}
 
 /// A client at this address.
 pub(crate) fn client_from(address: Ipv4Addr) -> Client {
@@ -67,7 +118,12 @@ pub(crate) struct BystanderPublisher(Asking);
 impl BystanderPublisher {
     /// The type that it publishes must already be registered.
     pub(crate) fn begin(server: &Server) -> Self {
-        let (client, url) = (Client::new(), format!("{}/v1/events", server.url));
+        Self::begin_with(server, client_from(OTHER))
+    }
+
+    /// The same with this client.
+    pub(crate) fn begin_with(server: &Server, client: Client) -> Self {
+        let url = format!("{}/v1/events", server.url);
         Self(Asking::begin(move |count| {
             let request = client.post(&url).json(&event(CREATED, "bystander"));
             async move {
