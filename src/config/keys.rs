@@ -240,7 +240,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(
         "server.request_timeout_secs",
         number("seconds", 1, 3600),
-        "The longest time for a whole request; it does not apply to polls and streams.",
+        "The longest time for a whole request; it does not apply to polls, streams and `:test` of a subscription.",
     ),
     key(
         "server.write_timeout_secs",

@@ -180,7 +180,7 @@ pub struct HttpServerConfig {
     pub header_timeout_secs: u64,
     /// The longest wait between two parts of a body, in seconds.
     pub body_timeout_secs: u64,
-    /// The longest time for a whole request, in seconds; not for polls and streams.
+    /// The longest time for a whole request, in seconds; not for polls, streams and `:test`.
     pub request_timeout_secs: u64,
     /// How long a client may accept nothing of what is sent to it, in seconds.
     pub write_timeout_secs: u64,

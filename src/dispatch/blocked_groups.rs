@@ -4,7 +4,7 @@ use super::actions::available_actions;
 use super::job_event::EventCondition;
 use super::job_list::SCANNED_MAX;
 use super::jobs::{DispatchJobs, EventLane, job_id, read};
-use crate::events::TopicPage;
+use crate::events::TopicScanPage;
 use crate::filters::FilterStats;
 use crate::ledger::{JobKey, Ledger, SubscriptionRow};
 use crate::subscriptions::EventSummary;
@@ -145,9 +145,9 @@ impl DispatchJobs<'_> {
         let (mut failures, mut left) = (FilterStats::default(), SCANNED_MAX);
         while left > 0 {
             let page = match read(lane, &mut after).await? {
-                TopicPage::Intact(page) => page,
+                TopicScanPage::Intact(page) => page,
                 // Its group is not known. It waits for no other job: it is given up when its turn comes.
-                TopicPage::Damaged(header) => {
+                TopicScanPage::Damaged(header) => {
                     (after, left) = (header.sequence, left - 1);
                     continue;
                 }
@@ -169,6 +169,6 @@ impl DispatchJobs<'_> {
             after = last;
             tokio::task::yield_now().await;
         }
-        Ok(matches!(read(lane, &mut after).await?, TopicPage::Intact(page) if page.is_empty()))
+        Ok(matches!(read(lane, &mut after).await?, TopicScanPage::Intact(page) if page.is_empty()))
     }
 }

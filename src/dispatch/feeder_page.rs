@@ -4,7 +4,7 @@ use super::feeder::PAGE;
 use super::job_event::group_by_aggregate;
 use super::lane::{EventArrival, LaneKey, NewJob};
 use super::planner::Planner;
-use crate::events::{TopicPage, read_page, type_by_header};
+use crate::events::{TopicScanPage, read_page, type_by_header};
 use crate::ledger::{DispatchRows, Ledger, Registry, tag};
 use crate::subscriptions::CompiledSubscription;
 use contract::{DispatchMode, Result, Sequence};
@@ -34,8 +34,8 @@ impl FeederPage {
         scanned: &mut Sequence,
     ) -> Result<Self> {
         Ok(match read_page(ledger, number, scanned, PAGE).await? {
-            TopicPage::Intact(page) => Self::Intact(page),
-            TopicPage::Damaged(header) => {
+            TopicScanPage::Intact(page) => Self::Intact(page),
+            TopicScanPage::Damaged(header) => {
                 tracing::error!(sequence = %header.sequence, event = %Uuid::from_u128(header.id),
                     "an event is damaged on disk and cannot be delivered; run `event-broker verify` on the data folder");
                 let group = group_by_aggregate(ledger, &header).await.as_deref().map(tag);

@@ -8,7 +8,7 @@
 use super::job_event::JobEvent;
 use super::job_list_builder::{JobListBuilder, place, task_place};
 use super::jobs::{DispatchJobs, EventLane, lane_of, read, removed_through};
-use crate::events::TopicPage;
+use crate::events::TopicScanPage;
 use crate::filters::FilterStats;
 use crate::ledger::{JobEnd, JobKey, JobState, KnownJob, Ledger, SubscriptionRow};
 use contract::{Cursor, DispatchJob, Error, JobFilter, JobStatus, Kind, Page, Result, Sequence};
@@ -169,8 +169,8 @@ impl DispatchJobs<'_> {
         let mut failures = FilterStats::default();
         while !list.is_full() {
             let page = match read(lane, &mut after).await? {
-                TopicPage::Intact(page) => page,
-                TopicPage::Damaged(header) => {
+                TopicScanPage::Intact(page) => page,
+                TopicScanPage::Damaged(header) => {
                     if lane.replay.is_some_and(|replay| header.sequence > replay.to) {
                         return Ok(());
                     }

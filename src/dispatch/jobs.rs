@@ -8,7 +8,7 @@ use super::DispatchContext;
 use super::job_event::{EventCondition, JobEvent};
 use super::job_view::{JobSnapshot, JobSubject};
 use super::lane_filter::LaneFilters;
-use crate::events::{EventReader, FoundEvent, TopicPage, find_event, read_page, type_by_header};
+use crate::events::{EventLookup, EventReader, TopicScanPage, find_event, read_page, type_by_header};
 use crate::filters::FilterStats;
 use crate::ledger::{JobKey, JobSlot, LaneProgress, Ledger, ReplayRow, SubscriptionRow, TaskRow, read_failed};
 use crate::logs::Logs;
@@ -105,8 +105,8 @@ impl DispatchJobs<'_> {
         let found = find_event(&lane.ledger, topic, sequence).await?;
         let slot = || lane.ledger.dispatch().lane(lane.lane).and_then(|of| of.slot(sequence));
         Ok(match found {
-            Some(FoundEvent::Intact(record)) => Some(JobEvent::intact(record)),
-            Some(FoundEvent::Damaged(header)) => Some(self.damaged_event(&header, slot().as_ref())),
+            Some(EventLookup::Intact(record)) => Some(JobEvent::intact(record)),
+            Some(EventLookup::Damaged(header)) => Some(self.damaged_event(&header, slot().as_ref())),
             None => match slot() {
                 Some(JobSlot::Open(row)) => Some(JobEvent::removed(topic, sequence, &row)),
                 Some(JobSlot::Ended(_)) | None => None,
@@ -206,6 +206,6 @@ pub(super) async fn removed_through(lane: &EventLane, start: Sequence) -> Result
 }
 
 /// A page of a lane's topic behind `after`, which skips removed events.
-pub(super) async fn read(lane: &EventLane, after: &mut Sequence) -> Result<TopicPage> {
+pub(super) async fn read(lane: &EventLane, after: &mut Sequence) -> Result<TopicScanPage> {
     read_page(&lane.ledger, TopicNumber(lane.row.number), after, PAGE).await
 }

@@ -10,7 +10,7 @@ use super::lane::{EventArrival, LaneKey, LaneRules, PlannedJob};
 use super::lane_filter::EarlierFilter;
 use super::send::LaneSource;
 use super::worker::{DispatchWorker, ReconciledAt, UnbuiltLane};
-use crate::events::{FoundEvent, find_event};
+use crate::events::{EventLookup, find_event};
 use crate::ledger::{
     DispatchRows, EventDigest, JobRow, JobSlot, JobState, Ledger, SubscriptionRow, TASKS, TaskRow, tag,
 };
@@ -309,11 +309,11 @@ pub(super) async fn row_event(
         return Ok(Some((EventArrival { time: *arrived, bytes: *bytes }, group.as_deref().map(tag))));
     }
     Ok(match find_event(ledger, topic, sequence).await? {
-        Some(FoundEvent::Intact(record)) => {
+        Some(EventLookup::Intact(record)) => {
             let bytes = u32::try_from(record.body.len()).unwrap_or(u32::MAX);
             Some((EventArrival { time: record.header.time, bytes }, group_of(&record.body)))
         }
-        Some(FoundEvent::Damaged(header)) => {
+        Some(EventLookup::Damaged(header)) => {
             let group = group_by_aggregate(ledger, &header).await;
             Some((EventArrival { time: header.time, bytes: 0 }, group.as_deref().map(tag)))
         }

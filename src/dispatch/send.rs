@@ -4,7 +4,7 @@ use super::DispatchContext;
 use super::job_event::group_by_aggregate;
 use super::lane::{CachedEvent, LaneKey, PlannedJob};
 use crate::delivery::{AttemptOutcome, AttemptReport, DeliveryPayload, DeliveryRequest, ErrorClass};
-use crate::events::{FoundEvent, damage_detail, find_event};
+use crate::events::{EventLookup, damage_detail, find_event};
 use crate::ledger::{EventDigest, JobSlot, Ledger, TASKS, TaskRow};
 use crate::subscriptions::{CompiledSubscription, DeliverySettings, EventSummary};
 use contract::{Result, Sequence, Timestamp};
@@ -214,10 +214,10 @@ enum JobSource {
 
 async fn read_source(ledger: &Ledger, topic: TopicNumber, sequence: Sequence) -> Result<Option<JobSource>> {
     Ok(match find_event(ledger, topic, sequence).await? {
-        Some(FoundEvent::Intact(record)) => {
+        Some(EventLookup::Intact(record)) => {
             Some(JobSource::Intact(CachedEvent { id: Uuid::from_u128(record.header.id), text: record.body }))
         }
-        Some(FoundEvent::Damaged(header)) => {
+        Some(EventLookup::Damaged(header)) => {
             let group = group_by_aggregate(ledger, &header).await;
             Some(JobSource::Damaged { event: Uuid::from_u128(header.id), group })
         }

@@ -11,7 +11,7 @@ use log::{LogError, ReadLimit, ReadRange, Record, RecordHeader, TopicNumber};
 const ONE: ReadLimit = ReadLimit { records: 1, bytes: 0 };
 
 /// A part of a topic.
-pub(crate) enum TopicPage {
+pub(crate) enum TopicScanPage {
     /// Intact events; none behind the tail.
     Intact(Vec<Record>),
     /// The next event is damaged.
@@ -19,7 +19,7 @@ pub(crate) enum TopicPage {
 }
 
 /// One event.
-pub(crate) enum FoundEvent {
+pub(crate) enum EventLookup {
     Intact(Record),
     Damaged(RecordHeader),
 }
@@ -30,17 +30,17 @@ pub(crate) async fn read_page(
     topic: TopicNumber,
     after: &mut Sequence,
     limit: ReadLimit,
-) -> Result<TopicPage> {
+) -> Result<TopicScanPage> {
     loop {
         let range = ReadRange::Topic(topic, *after);
         match ledger.log().read(range, limit).await {
-            Ok(page) => return Ok(TopicPage::Intact(page)),
+            Ok(page) => return Ok(TopicScanPage::Intact(page)),
             Err(LogError::Trimmed(earliest)) if earliest.get() > after.get() + 1 => {
                 *after = Sequence(earliest.get() - 1);
             }
             Err(error @ LogError::Damaged(_)) => {
                 return match next_header(ledger, range).await {
-                    Some(header) => Ok(TopicPage::Damaged(header)),
+                    Some(header) => Ok(TopicScanPage::Damaged(header)),
                     None => Err(unreadable(ledger, range, error).await),
                 };
             }
@@ -50,11 +50,11 @@ pub(crate) async fn read_page(
 }
 
 /// Reads the event with this sequence; `None` if it was removed.
-pub(crate) async fn find_event(ledger: &Ledger, topic: TopicNumber, sequence: Sequence) -> Result<Option<FoundEvent>> {
+pub(crate) async fn find_event(ledger: &Ledger, topic: TopicNumber, sequence: Sequence) -> Result<Option<EventLookup>> {
     let mut after = Sequence(sequence.get().saturating_sub(1));
     let found = match read_page(ledger, topic, &mut after, ONE).await? {
-        TopicPage::Intact(page) => page.into_iter().next().map(FoundEvent::Intact),
-        TopicPage::Damaged(header) => Some(FoundEvent::Damaged(header)),
+        TopicScanPage::Intact(page) => page.into_iter().next().map(EventLookup::Intact),
+        TopicScanPage::Damaged(header) => Some(EventLookup::Damaged(header)),
     };
     Ok(found.filter(|event| event.header().sequence == sequence))
 }
@@ -85,7 +85,7 @@ pub(crate) fn damage_detail(sequence: Sequence) -> String {
     )
 }
 
-impl FoundEvent {
+impl EventLookup {
     pub(crate) const fn header(&self) -> &RecordHeader {
         match self {
             Self::Intact(record) => &record.header,

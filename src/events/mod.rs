@@ -25,7 +25,7 @@ mod scan_start;
 mod split_by_log;
 
 pub(crate) use caller_context::CallerContext;
-pub(crate) use damaged::{FoundEvent, TopicPage, damage_detail, find_event, is_damage, read_page, type_by_header};
+pub(crate) use damaged::{EventLookup, TopicScanPage, damage_detail, find_event, is_damage, read_page, type_by_header};
 pub(crate) use fingerprint::FingerprintBuilder;
 pub(crate) use import::CopyLock;
 pub(crate) use outcome::stored_event;

@@ -7,7 +7,7 @@
 
 use super::group::SharedGroup;
 use super::poll::SharedPoll;
-use crate::events::{TopicPage, original_of, read_page, type_by_header};
+use crate::events::{TopicScanPage, original_of, read_page, type_by_header};
 use crate::filters::FilterStats;
 use crate::memory::{reserve_page, shrink_page};
 use contract::{Position, Result, Sequence, limits};
@@ -81,11 +81,11 @@ impl SharedGroup {
         tokio::task::yield_now().await;
         let mut failures = FilterStats::default();
         let (mut seen, reached) = match &page {
-            TopicPage::Intact(page) => {
+            TopicScanPage::Intact(page) => {
                 let seen = page.iter().map(|record| poll.inspect(record, &mut failures)).collect::<Vec<_>>();
                 (seen, page.last().map_or(tail, |record| record.header.sequence.min(tail)))
             }
-            TopicPage::Damaged(header) => (vec![poll.inspect_damaged(header)], header.sequence.min(tail)),
+            TopicScanPage::Damaged(header) => (vec![poll.inspect_damaged(header)], header.sequence.min(tail)),
         };
         let examined = seen.len().max(1);
         seen.retain(|event| event.sequence <= tail);
@@ -153,8 +153,8 @@ impl SharedPoll<'_> {
                 let most = usize::try_from(last.get() - after.get()).unwrap_or(usize::MAX);
                 let limit = ReadLimit { records: most, bytes: bytes_max - bytes };
                 let page = match read_page(self.ledger, self.topic.number, &mut after, limit).await? {
-                    TopicPage::Intact(page) => page,
-                    TopicPage::Damaged(header) => {
+                    TopicScanPage::Intact(page) => page,
+                    TopicScanPage::Damaged(header) => {
                         after = header.sequence;
                         damaged.extend(run.binary_search(&after).is_ok().then_some(header));
                         continue;

@@ -10,7 +10,7 @@
 
 use super::decide::{StartReplay, StartReplays};
 use super::{CompiledSubscription, Subscriptions, millis_from};
-use crate::events::{TopicPage, original_of, read_page, type_by_header};
+use crate::events::{TopicScanPage, original_of, read_page, type_by_header};
 use crate::filters::FilterStats;
 use crate::ledger::{Ledger, RegisteredTopic, Registry, ReplyRecorder, SubscriptionRow, read_failed};
 use crate::logs::LocatedTopic;
@@ -189,8 +189,8 @@ async fn count(
             return Ok(counted);
         }
         let page = match read_page(ledger, topic.number, &mut after, PAGE).await? {
-            TopicPage::Intact(page) => page,
-            TopicPage::Damaged(header) => {
+            TopicScanPage::Intact(page) => page,
+            TopicScanPage::Damaged(header) => {
                 let is_wanted = subscription.may_match(&header, type_by_header(types, &header).as_deref())
                     && !is_final(ledger, &subscription.code, &header);
                 if is_wanted && header.sequence <= to && counted.damaged.len() < limits::DAMAGED_NAMED_MAX {

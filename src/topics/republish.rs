@@ -7,7 +7,7 @@
 //!   others are republished, so that a person need not repeat the request and get their copies twice.
 
 use super::compaction::heads_of;
-use crate::events::{RepublishAs, RepublishEvents, TopicPage, original_of, read_page};
+use crate::events::{RepublishAs, RepublishEvents, TopicScanPage, original_of, read_page};
 use crate::ledger::{AggregateHead, ClaimKey, Command, Decision, Entry, Ledger, RegisteredTopic, ReplyRecorder};
 use crate::logs::{LocatedTopic, Logs};
 use contract::{CleanupPolicy, Error, RepublishOutcome, RepublishRequest, RepublishTarget, Result, Sequence, limits};
@@ -69,7 +69,7 @@ async fn read_range(ledger: &Ledger, topic: &RegisteredTopic, from: Sequence, to
     let mut damaged = Vec::new();
     while after < to {
         match read_page(ledger, topic.number, &mut after, PAGE).await? {
-            TopicPage::Intact(page) => {
+            TopicScanPage::Intact(page) => {
                 let Some(last) = page.last() else { break };
                 for record in page.iter().filter(|record| record.header.sequence <= to) {
                     if let Some(key) = original_of(record) {
@@ -78,7 +78,7 @@ async fn read_range(ledger: &Ledger, topic: &RegisteredTopic, from: Sequence, to
                 }
                 after = last.header.sequence;
             }
-            TopicPage::Damaged(header) => {
+            TopicScanPage::Damaged(header) => {
                 after = header.sequence;
                 damaged.extend((header.sequence <= to).then_some(header.sequence));
             }
@@ -149,7 +149,7 @@ impl RangeReader<'_> {
     async fn next_page(&mut self) -> Result<Option<Vec<Record>>> {
         while self.after < self.to {
             match read_page(self.ledger, self.topic.number, &mut self.after, PAGE).await? {
-                TopicPage::Intact(mut page) => {
+                TopicScanPage::Intact(mut page) => {
                     let Some(reached) = page.last().map(|record| record.header.sequence) else { return Ok(None) };
                     self.after = reached;
                     page.retain(|record| record.header.sequence <= self.to);
@@ -158,7 +158,7 @@ impl RangeReader<'_> {
                         RepublishAs::Same => page,
                     }));
                 }
-                TopicPage::Damaged(header) => {
+                TopicScanPage::Damaged(header) => {
                     self.after = header.sequence;
                     self.note_damaged(&header).await?;
                 }

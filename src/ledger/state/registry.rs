@@ -69,6 +69,8 @@ pub struct RegisteredTopic {
     pub defined_at: Position,
     /// Its last durable sequence; waiting readers watch it.
     pub tail: watch::Sender<Sequence>,
+    /// Whether it was deleted. Not told by the tail alone: an append would wake everyone who waits only for this.
+    deletion: watch::Sender<bool>,
     /// Idempotency keys stored at or before this time, in milliseconds, were outside the window when the window was
     /// last changed. They stay forgotten, however long the window is now.
     pub forgotten_through: i64,
@@ -161,6 +163,7 @@ impl RegisteredTopic {
     /// Publishes that it was deleted, and wakes waiting readers.
     pub(in crate::ledger) fn show_deleted(&self) {
         self.show_tail(DELETED);
+        self.deletion.send_replace(true);
     }
 
     /// Whether it was deleted since this value was looked up.
@@ -172,7 +175,7 @@ impl RegisteredTopic {
     /// Waits until it is deleted.
     pub async fn deleted(&self) {
         // The sender cannot be dropped meanwhile: this borrows it.
-        let _ = self.tail.subscribe().wait_for(|tail| *tail == DELETED).await;
+        let _ = self.deletion.subscribe().wait_for(|is_deleted| *is_deleted).await;
     }
 
     /// Fails with `NotFound` if the topic was deleted.
@@ -360,15 +363,16 @@ impl Registry {
         let number = TopicNumber(number);
         self.names.remove(&known.topic.definition.id);
         self.names.insert(topic.definition.id.clone(), NamedTopic::Here(number));
-        let (tail, forgotten_through) = (known.tail.clone(), known.forgotten_through);
-        *known = Arc::new(RegisteredTopic { number, topic, defined_at, tail, forgotten_through });
+        let (tail, deletion, forgotten_through) = (known.tail.clone(), known.deletion.clone(), known.forgotten_through);
+        *known = Arc::new(RegisteredTopic { number, topic, defined_at, tail, deletion, forgotten_through });
     }
 
     fn push_topic(&mut self, topic: Topic, defined_at: Position, (tail, forgotten_through): (Sequence, i64)) {
         let number = TopicNumber(self.next_topic_number());
         self.names.insert(topic.definition.id.clone(), NamedTopic::Here(number));
-        let tail = watch::Sender::new(tail);
-        self.topics.push(Some(Arc::new(RegisteredTopic { number, topic, defined_at, tail, forgotten_through })));
+        let (tail, deletion) = (watch::Sender::new(tail), watch::Sender::new(false));
+        let registered = RegisteredTopic { number, topic, defined_at, tail, deletion, forgotten_through };
+        self.topics.push(Some(Arc::new(registered)));
     }
 
     /// Marks the next number as that of a deleted topic.
@@ -417,9 +421,9 @@ impl Registry {
         let number = self.names.get(&topic.definition.id).and_then(NamedTopic::here).unwrap_or_default();
         if let Some(Some(known)) = self.topics.get_mut((number.0 as usize).wrapping_sub(1)) {
             // The watch is shared with the old value: readers that wait on it must still be woken.
-            let tail = known.tail.clone();
+            let (tail, deletion) = (known.tail.clone(), known.deletion.clone());
             let forgotten_through = known.forgotten_through.max(time.saturating_sub(known.idempotent_millis()));
-            *known = Arc::new(RegisteredTopic { number, topic, defined_at, tail, forgotten_through });
+            *known = Arc::new(RegisteredTopic { number, topic, defined_at, tail, deletion, forgotten_through });
         }
     }
 

@@ -5,7 +5,10 @@ use contract::api::*;
 use contract::{NewConsumer, NewEvent, NewEventType, NewHandler, Offset};
 use event_broker::{Broker, Config};
 use serde_json::value::RawValue;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::task::JoinSet;
 use uuid::Uuid;
@@ -73,5 +76,46 @@ async fn work_reaches_a_member_that_waits_also_where_others_give_up_waiting() {
         let (_, got) = tokio::time::timeout(LONG, polls.join_next()).await.unwrap().unwrap().unwrap();
         assert_eq!(got, 1);
     }
+    broker.close().await;
+}
+
+/// A future that counts how often it is polled.
+struct CountedFuture<F> {
+    future: Pin<Box<F>>,
+    polls: Arc<AtomicUsize>,
+}
+
+impl<F: Future> Future for CountedFuture<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        self.polls.fetch_add(1, Ordering::Relaxed);
+        self.future.as_mut().poll(context)
+    }
+}
+
+/// Every member waited for the deletion of the topic at its tail, so each append woke all of them.
+#[tokio::test]
+async fn an_event_wakes_a_few_members_however_many_wait() {
+    const MEMBERS: usize = 200;
+    let broker = Arc::new(Broker::open(Config::default()).await.unwrap());
+    broker.register_event_type(NewEventType::new(type_id("placed").parse().unwrap())).await.unwrap();
+    let (polls, mut waits) = (Arc::new(AtomicUsize::new(0)), JoinSet::new());
+    for _ in 0..MEMBERS {
+        let (id, broker) = (join(&broker).await, Arc::clone(&broker));
+        let future = Box::pin(async move { broker.wait_as(id, Offset::ZERO.into(), 10, LONG).await.unwrap() });
+        waits.spawn(CountedFuture { future, polls: Arc::clone(&polls) });
+    }
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    let before = polls.load(Ordering::Relaxed);
+    assert!(before >= MEMBERS, "all of them wait");
+    for subject in 0..10 {
+        publish(&broker, subject).await;
+        assert_eq!(waits.join_next().await.unwrap().unwrap().items.len(), 1);
+    }
+    let woken = polls.load(Ordering::Relaxed) - before;
+    assert!(woken < MEMBERS, "10 events were {woken} polls of {MEMBERS} members");
     broker.close().await;
 }

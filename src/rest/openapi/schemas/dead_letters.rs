@@ -51,12 +51,14 @@ fn letter() -> SchemaSpec {
         .required("createdAt", time("When it became a dead letter."))
         .optional("resolution", described_ref("Resolution", "Who resolved it, when and why."))
         .optional("event", described_ref("Event", "The event; absent if it cannot be read."))
-        .optional(
-            "eventError",
-            any_text("Why the event cannot be read: it is damaged on disk, or was removed.")
-                .example("The event was removed from the topic."),
-        )
+        .optional("eventError", event_error())
         .example(examples::letter())
+}
+
+/// Why there is no event.
+pub(super) fn event_error() -> SchemaSpec {
+    any_text("Why the event cannot be read: it is damaged on disk, or was removed.")
+        .example("The event was removed from the topic.")
 }
 
 fn resolution() -> SchemaSpec {

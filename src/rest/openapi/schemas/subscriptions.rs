@@ -381,11 +381,7 @@ fn job() -> SchemaSpec {
         .optional("expiresAt", time("When it expires."))
         .optional("deferred", described_ref("JobDeferral", "The deferral by the receiver, while the job waits for it."))
         .optional("deadLetter", uuid("The dead letter of the job.").example("78d4c214-f688-43d7-9b1c-164ea146cda0"))
-        .optional(
-            "eventError",
-            any_text("Why the event cannot be delivered: it is damaged on disk, or was removed.")
-                .example("The event was removed from the topic."),
-        )
+        .optional("eventError", super::dead_letters::event_error())
         .required("createdAt", time("When its event arrived, or the task was created."))
         .example(examples::job())
 }
