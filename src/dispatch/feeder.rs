@@ -304,7 +304,7 @@ impl TopicFeeder {
     }
 }
 
-/// A page behind `scanned`, which skips removed events.
+/// A page after `scanned`, which skips removed events.
 async fn read(ledger: &Ledger, number: TopicNumber, scanned: &mut Sequence) -> Result<Vec<Record>> {
     loop {
         match ledger.log().read(ReadRange::Topic(number, *scanned), PAGE).await {

@@ -188,7 +188,7 @@ fn removed_event(lane: &EventLane, sequence: Sequence, row: &JobRow) -> Record {
     Record { header, body: body.to_string().into() }
 }
 
-/// The last event behind `start` that was removed with all before it; `start` if none was.
+/// The last event after `start` that was removed with all before it; `start` if none was.
 pub(super) async fn removed_through(lane: &EventLane, start: Sequence) -> Result<Sequence> {
     let range = ReadRange::Topic(TopicNumber(lane.row.number), start);
     match lane.ledger.log().read(range, ReadLimit { records: 1, bytes: 0 }).await {
@@ -202,7 +202,7 @@ pub(super) const fn is_removed(record: &Record) -> bool {
     record.header.facets.is_none()
 }
 
-/// A page of a lane's topic behind `after`, which skips removed events.
+/// A page of a lane's topic after `after`, which skips removed events.
 pub(super) async fn read(lane: &EventLane, after: &mut Sequence) -> Result<Vec<Record>> {
     loop {
         match lane.ledger.log().read(ReadRange::Topic(TopicNumber(lane.row.number), *after), PAGE).await {

@@ -53,7 +53,7 @@ impl LaneFilters {
         Ok(Self { current: CompiledSubscription::without_secrets(row)?, earlier: EarlierFilter::all(past, row) })
     }
 
-    /// Whether an event is a job of a lane whose first job is behind `lane.start`.
+    /// Whether an event is a job of a lane whose first job is after `lane.start`.
     pub(super) fn is_job(&self, lane: &LaneProgress, record: &Record, failures: &mut FilterStats) -> bool {
         let (first, end, current) = match lane.interest(record.header.sequence) {
             JobInterest::Job => return true,
