@@ -1,7 +1,7 @@
 //! A projection that keeps a table in PostgreSQL: the balance of every account.
 //!
 //! - The effect of an event and the checkpoint are one transaction, so every event counts once, whenever the program is
-//!   killed: it resumes behind the last committed event, whatever checkpoint the broker has.
+//!   killed: it resumes after the last committed event, whatever checkpoint the broker has.
 //! - The checkpoint moves only from the value that this program expects. A second instance that works on the same table by
 //!   mistake finds another value, and stops.
 //! - A reset (`event-broker projections reset accounts`) clears and rebuilds the table, while the program runs or when it

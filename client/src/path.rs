@@ -3,8 +3,8 @@
 /// A path in which the colons in the identifier of a topic or an event type are encoded, since an unencoded last colon may
 /// begin a custom method; `None` if nothing has to be encoded.
 ///
-/// `path` is the path as it would be sent, and `pieces` are its pieces behind `/v1/`. Only a POST to the resource itself has
-/// a custom method, behind the last colon.
+/// `path` is the path as it would be sent, and `pieces` are its pieces after `/v1/`. Only a POST to the resource itself has
+/// a custom method, after the last colon.
 pub(crate) fn encode_identifier(path: &str, pieces: &[&str], is_post: bool) -> Option<String> {
     let ["topics" | "event-types", piece, below @ ..] = pieces else { return None };
     let (id, verb) = match piece.rsplit_once(':')? {

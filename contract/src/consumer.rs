@@ -153,11 +153,11 @@ pub struct GroupReset {
 /// The target of a reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResetTo {
-    /// Behind this sequence.
+    /// After this sequence.
     Offset(Offset),
     /// Before the first stored event.
     Earliest,
-    /// Behind the last event.
+    /// After the last event.
     Latest,
     /// Before the first event created at this time or later.
     Time(Timestamp),

@@ -3,7 +3,7 @@
 //! - A day is 24 hours. Months and years have no fixed length and are refused.
 //! - Zero is valid; a negative duration and one beyond a hundred years are not.
 //! - It is printed as it was sent and compared by its length: `PT24H` equals `P1D`.
-//! - Days are also accepted behind the `T` (`PT30D`).
+//! - Days are also accepted after the `T` (`PT30D`).
 
 use crate::{Error, Kind};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -155,7 +155,7 @@ fn date_unit(designator: char) -> Result<u64, DurationFault> {
     }
 }
 
-/// The seconds in the unit of a letter behind the `T`.
+/// The seconds in the unit of a letter after the `T`.
 fn time_unit(designator: char) -> Result<u64, DurationFault> {
     match designator {
         'D' => Ok(DAY),
@@ -216,7 +216,7 @@ impl DurationSum {
     }
 }
 
-/// The nanoseconds in the digits behind the point: one to nine of them.
+/// The nanoseconds in the digits after the point: one to nine of them.
 fn nanos_of(fraction: &str) -> Option<u32> {
     let digits = u32::try_from(fraction.len()).ok().filter(|digits| (1..=9).contains(digits))?;
     let value = fraction.bytes().all(|byte| byte.is_ascii_digit()).then(|| fraction.parse::<u32>().ok())??;

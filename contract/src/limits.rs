@@ -135,7 +135,7 @@ pub const BACKOFF_SECONDS_DEFAULT: u64 = 1;
 pub const UNUSED_DAYS_DEFAULT: u64 = 30;
 /// Doubled or not, no wait for the next attempt is longer, in seconds.
 pub const BACKOFF_SECONDS_MAX: i64 = 3600;
-/// A failure's message is cut off behind so many bytes.
+/// A failure's message is cut off after so many bytes.
 pub const FAILURE_MESSAGE_BYTES_MAX: usize = 4096;
 /// Most claims, or completions, in one request.
 pub const CLAIMS_BATCH_MAX: usize = 100;

@@ -50,7 +50,7 @@ impl MediaType {
 
 const BLANKS: [char; 2] = [' ', '\t'];
 
-/// The first parameter of what follows a semicolon: its name, its value, and what is behind it.
+/// The first parameter of what follows a semicolon: its name, its value, and what is after it.
 fn parameter(text: &str) -> Option<(&str, String, &str)> {
     let text = text.trim_start_matches(BLANKS);
     let (name, rest) = text.split_once('=')?;
@@ -73,7 +73,7 @@ fn parameter(text: &str) -> Option<(&str, String, &str)> {
     }
 }
 
-/// A quoted string behind its first quote (RFC 9110 5.6.4): its value, and what is behind it.
+/// A quoted string after its first quote (RFC 9110 5.6.4): its value, and what is after it.
 pub(crate) fn unquoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut characters = text.char_indices();

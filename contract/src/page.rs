@@ -72,7 +72,7 @@ impl<T> Page<T> {
 /// A position between two rows of a list. Its text is opaque to callers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cursor {
-    /// The page behind this row.
+    /// The page after this row.
     After(String),
     /// The page before this row.
     Before(String),

@@ -57,7 +57,7 @@ pub struct Projection {
     /// Its generation: 1 at first, incremented by every reset. It continues if a projection of this name was deleted
     /// before.
     pub generation: Generation,
-    /// The offset behind which this generation starts.
+    /// The offset after which this generation starts.
     pub start: Offset,
     /// The lag of its view.
     pub lag: ProjectionLag,

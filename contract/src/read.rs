@@ -38,12 +38,12 @@ pub struct EventFilter {
 /// Where a read of a topic starts. Its text is the value of the query parameter `offset`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadOffset {
-    /// Behind this offset, the last sequence that was read. [`Kind::Trimmed`](crate::Kind) if retention has removed the
+    /// After this offset, the last sequence that was read. [`Kind::Trimmed`](crate::Kind) if retention has removed the
     /// next event.
     Behind(Offset),
     /// Before the first stored event; never [`Kind::Trimmed`](crate::Kind).
     Earliest,
-    /// Behind the last event: only new events.
+    /// After the last event: only new events.
     Latest,
 }
 
@@ -118,7 +118,7 @@ impl TopicRead {
         }
     }
 
-    /// The same read behind another offset.
+    /// The same read after another offset.
     #[must_use]
     pub fn after(mut self, offset: impl Into<ReadOffset>) -> Self {
         self.offset = offset.into();

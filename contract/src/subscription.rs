@@ -210,7 +210,7 @@ pub enum StartFrom {
     Latest,
     /// With the first stored event.
     Earliest,
-    /// Behind this sequence.
+    /// After this sequence.
     Offset(Offset),
     /// With the first event stored at this time or later.
     Time(Timestamp),

@@ -49,7 +49,7 @@ impl Timestamp {
         self.seconds
     }
 
-    /// The nanoseconds behind its whole second.
+    /// The nanoseconds after its whole second.
     #[must_use]
     pub const fn subsecond_nanos(self) -> u32 {
         self.nanos

@@ -152,7 +152,7 @@ impl PostgresWriter {
         Ok(())
     }
 
-    /// Appends `batch` behind `after`.
+    /// Appends `batch` after `after`.
     pub(crate) async fn append(&self, after: Position, batch: &[Record]) -> Result<(), LogError> {
         let inner = &self.inner;
         // Counted before anything is awaited: the appends that are in flight now must succeed.

@@ -206,7 +206,7 @@ fn place(range: ReadRange, header: &RecordHeader) -> u64 {
     }
 }
 
-/// Whether a page of a topic begins directly behind `behind`.
+/// Whether a page of a topic begins directly after `behind`.
 fn is_contiguous(page: &[Record], behind: u64) -> bool {
     page.first().is_some_and(|first| first.header.sequence.get().checked_sub(1) == Some(behind))
 }

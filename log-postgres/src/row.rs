@@ -70,7 +70,7 @@ impl<'a> FromSql<'a> for PgTimestamp {
     accepts!(TIMESTAMPTZ);
 }
 
-/// A number as `bigint` has it; what is larger is behind everything there can be.
+/// A number as `bigint` has it; what is larger is after everything there can be.
 pub(crate) fn number(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -138,7 +138,7 @@ pub(crate) fn header(row: &Row) -> Result<RecordHeader, LogError> {
     })
 }
 
-/// A record from the columns of [`header`] and its body behind them.
+/// A record from the columns of [`header`] and its body after them.
 pub(crate) fn record(row: &Row) -> Result<Record, LogError> {
     let header = header(row)?;
     let body: &[u8] = row.try_get(8).map_err(|error| crate::failure::of_statement(&error))?;

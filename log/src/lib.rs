@@ -40,7 +40,7 @@ use tokio::sync::watch;
 /// per aggregate; the caller assigns all three and is responsible for them. A removed record leaves a hole; no number is
 /// used twice.
 pub trait Log: Send + Sync {
-    /// Appends `batch` behind `after`, completely or not at all, if `after` is still the tail.
+    /// Appends `batch` after `after`, completely or not at all, if `after` is still the tail.
     ///
     /// - `Ok`: durable, and visible to every read that begins from now on.
     /// - [`LogError::TailMoved`]: another writer was first; nothing was written. This is checked before anything else.
@@ -63,7 +63,7 @@ pub trait Log: Send + Sync {
 
     /// Reads records of `range`, in its order, as many as `limit` allows, but at least one if there is one.
     ///
-    /// - Behind the tail, or in a topic or aggregate without records: empty.
+    /// - After the tail, or in a topic or aggregate without records: empty.
     /// - A `Topic` range that starts among removed records: [`LogError::Trimmed`] with the first sequence left (or the one
     ///   after the last removed, if none is left). Reading from `earliest - 1` works.
     /// - `All` and `Aggregate` skip holes.
@@ -173,7 +173,7 @@ pub trait Log: Send + Sync {
 /// What [`Log::follow`] has read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FollowedPage {
-    /// Records behind the position that was asked for.
+    /// Records after the position that was asked for.
     pub records: Vec<Record>,
     /// The connection they were read over. Pages and appends over the same connection belong to the same log; over another one
     /// the log may have been replaced by an older copy. `None` if the engine does not know the connection.
@@ -183,11 +183,11 @@ pub struct FollowedPage {
 /// Which records to read, and in which order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadRange {
-    /// Every record behind this position, in global order.
+    /// Every record after this position, in global order.
     All(Position),
-    /// A topic's records behind this sequence, in topic order.
+    /// A topic's records after this sequence, in topic order.
     Topic(TopicNumber, Sequence),
-    /// An aggregate's records behind this number, in aggregate order.
+    /// An aggregate's records after this number, in aggregate order.
     Aggregate(u128, AggregateSequence),
 }
 

@@ -75,7 +75,7 @@ fn check(loaded: &LoadedConfig) -> CliResult<()> {
     }
 }
 
-/// Why something that is declared is refused, behind its place in the configuration: the line of the member where known.
+/// Why something that is declared is refused, after its place in the configuration: the line of the member where known.
 pub(super) fn refusal(sources: &ValueSources, path: &str, error: &Error) -> String {
     let pointer = error.violations().first().map_or("", |violation| violation.pointer.as_str());
     let place = sources.of(&format!("{path}{}", pointer.replace('/', ".")));

@@ -1,7 +1,7 @@
 //! `event-broker tail`: prints a topic's events as they arrive, or those that are stored.
 //!
 //! - The start is fixed before the stream is opened, so that no event is skipped if the first stream breaks off at once.
-//! - A stream that ends or breaks off is opened again behind the last event; a refusal ends the command, unless it is
+//! - A stream that ends or breaks off is opened again after the last event; a refusal ends the command, unless it is
 //!   transient.
 
 use super::client::{self, BrokerClient, BrokerUrl};
@@ -22,7 +22,7 @@ const DATA_CHARS_MAX: usize = 200;
 ///
 /// It prints one line per event: time, sequence, type, subject and data (shortened if it is long). With --json it prints the
 /// events as they are stored, one JSON object per line. After a broken connection or a restart of the broker it continues
-/// behind the last event.
+/// after the last event.
 ///
 /// Exit code 0: as many events as --limit names, or with --no-follow all events, were printed. 1: the broker refused the
 /// request, or could not be reached.
@@ -142,7 +142,7 @@ impl TailedTopic<'_> {
                 }
                 StreamPart::Interrupted => {
                     let next = match stream.offset() {
-                        ReadOffset::Behind(offset) => format!("behind {offset}"),
+                        ReadOffset::Behind(offset) => format!("after {offset}"),
                         end => format!("at {end}"),
                     };
                     print_note(&format_args!("the stream from {} ended; continuing {next}", self.client.address()));

@@ -1,7 +1,7 @@
 //! Signing secrets and signatures, by Standard Webhooks 1.0.
 //!
 //! - `whsec_` and 24 to 64 bytes in base64: signs `v1`, HMAC-SHA256, and the receiver holds the same secret.
-//! - `whsk_` and an ed25519 key in base64, its 32-byte seed with or without the public key behind it: signs `v1a`. The
+//! - `whsk_` and an ed25519 key in base64, its 32-byte seed with or without the public key after it: signs `v1a`. The
 //!   receiver holds only the public key, `whpk_…`.
 //! - The signed text is `{webhook-id}.{webhook-timestamp}.{body}`; every secret signs, in order.
 //! - A secret is never printed, and secrets are compared in constant time.

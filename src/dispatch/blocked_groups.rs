@@ -32,7 +32,7 @@ struct BlockedHead {
 }
 
 impl DispatchJobs<'_> {
-    /// The page behind `cursor` of a subscription's blocked message groups, in the order of the jobs that block them,
+    /// The page after `cursor` of a subscription's blocked message groups, in the order of the jobs that block them,
     /// with the number of jobs that wait in each.
     pub(crate) async fn groups(
         &self,
@@ -43,7 +43,7 @@ impl DispatchJobs<'_> {
         self.reader.check_limit(limit)?;
         let after = match cursor {
             None => Sequence::ZERO,
-            // A cursor of another list is behind all groups.
+            // A cursor of another list is after all groups.
             Some(Cursor::After(place)) => Sequence(place.parse().unwrap_or(u64::MAX)),
             Some(Cursor::Before(_)) => return Err(Error::invalid("/cursor", "is not a cursor of this list")),
         };
@@ -69,7 +69,7 @@ impl DispatchJobs<'_> {
         Ok(Page { items: items.collect(), next, prev: None })
     }
 
-    /// At most `limit` groups whose heads are behind a sequence; and where to resume, if there may be more.
+    /// At most `limit` groups whose heads are after a sequence; and where to resume, if there may be more.
     ///
     /// The head of a group is its first open row. So the rows up to `after` are looked at too: a group that is among them was
     /// on an earlier page, and its later rows block nothing.
@@ -116,7 +116,7 @@ impl DispatchJobs<'_> {
         }
     }
 
-    /// Adds groups that a replayed job blocks, behind all others.
+    /// Adds groups that a replayed job blocks, after all others.
     async fn blocked_by_replays(&self, lane: &EventLane, limit: usize, groups: &mut Vec<BlockedHead>) -> Result<()> {
         let (floor, replays) = {
             let rows = lane.ledger.dispatch();

@@ -23,7 +23,7 @@ const CHANGES_MAX: usize = 64;
 pub(super) type LaneChanges = (Position, BTreeSet<Sequence>);
 
 impl DispatchWorker {
-    /// The jobs that were changed behind an entry, by lane. A lane with many is rebuilt instead, and is not among them.
+    /// The jobs that were changed after an entry, by lane. A lane with many is rebuilt instead, and is not among them.
     pub(super) fn changed_jobs(&mut self, ledger: &Ledger, after: Position) -> BTreeMap<Uuid, LaneChanges> {
         let mut lanes = BTreeMap::<Uuid, LaneChanges>::new();
         for (at, JobKey { lane, sequence }) in ledger.dispatch().job_changes(after) {

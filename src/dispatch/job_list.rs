@@ -21,7 +21,7 @@ pub(super) const SCANNED_MAX: usize = 20_000;
 const KNOWN_PER_LOCK: usize = 1024;
 
 impl DispatchJobs<'_> {
-    /// The page of jobs behind `cursor`, by lane and sequence.
+    /// The page of jobs after `cursor`, by lane and sequence.
     pub(crate) async fn list(
         &self,
         filter: &JobFilter,
@@ -162,7 +162,7 @@ impl DispatchJobs<'_> {
         }
     }
 
-    /// Adds jobs behind a sequence, found by reading the topic.
+    /// Adds jobs after a sequence, found by reading the topic.
     async fn list_scanned(&self, lane: &EventLane, from: Sequence, list: &mut JobListBuilder<'_>) -> Result<()> {
         let filters = self.filters(lane)?;
         let mut after = list.behind(lane.lane).max(from);

@@ -62,7 +62,7 @@ impl JobListBuilder<'_> {
         }
     }
 
-    /// Whether the cursor is behind all jobs of a lane.
+    /// Whether the cursor is after all jobs of a lane.
     pub(super) fn is_past(&self, lane: Uuid) -> bool {
         self.behind(lane) == Sequence(u64::MAX)
     }
@@ -98,7 +98,7 @@ impl JobListBuilder<'_> {
     }
 }
 
-/// The prefix of places of tasks: they sort behind all lanes, as no UUID begins like this.
+/// The prefix of places of tasks: they sort after all lanes, as no UUID begins like this.
 const TASKS: &str = "tasks ";
 
 /// The place of a task in the list of all jobs.

@@ -196,7 +196,7 @@ fn not_found() -> Error {
     Error::not_found("job")
 }
 
-/// The last event behind `start` that was removed with all before it; `start` if none was.
+/// The last event after `start` that was removed with all before it; `start` if none was.
 pub(super) async fn removed_through(lane: &EventLane, start: Sequence) -> Result<Sequence> {
     let range = ReadRange::Topic(TopicNumber(lane.row.number), start);
     match lane.ledger.log().headers(range, ReadLimit { records: 1, bytes: 0 }).await {
@@ -205,7 +205,7 @@ pub(super) async fn removed_through(lane: &EventLane, start: Sequence) -> Result
     }
 }
 
-/// A page of a lane's topic behind `after`, which skips removed events.
+/// A page of a lane's topic after `after`, which skips removed events.
 pub(super) async fn read(lane: &EventLane, after: &mut Sequence) -> Result<TopicScanPage> {
     read_page(&lane.ledger, TopicNumber(lane.row.number), after, PAGE).await
 }

@@ -60,7 +60,7 @@ impl LaneFilters {
         Ok(Self { current: CompiledSubscription::without_secrets(row)?, earlier: EarlierFilter::all(past, row) })
     }
 
-    /// Whether an event is a job of a lane whose first job is behind `lane.start`.
+    /// Whether an event is a job of a lane whose first job is after `lane.start`.
     pub(super) fn is_job(&self, lane: &LaneProgress, record: &Record, failures: &mut FilterStats) -> bool {
         self.is_job_if(lane, record.header.sequence, |filter| filter.matches(record, failures))
     }

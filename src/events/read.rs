@@ -101,7 +101,7 @@ impl EventReader<'_> {
                 ledger.refresh().await?;
                 continue;
             }
-            // In a log of our own, the events up to the tail were lost to damage: the next event comes behind it.
+            // In a log of our own, the events up to the tail were lost to damage: the next event comes after it.
             let caught_up = start.after >= page.tail || !moves;
             let seen = start.after.max(page.tail);
             if caught_up && !wait_past(ledger, &mut tail, seen.into(), deadline).await {

@@ -7,7 +7,7 @@ use log::{LogError, ReadLimit, ReadRange, TopicNumber};
 /// Where a scan of a topic starts, and what it does if retention has removed that place.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ScanStart {
-    /// The scan starts behind this offset.
+    /// The scan starts after this offset.
     pub(super) after: Offset,
     /// Whether it continues with the first event that is left, instead of being refused. This holds for the whole
     /// request, because retention may run while it waits or scans.

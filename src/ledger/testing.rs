@@ -61,7 +61,7 @@ pub(crate) fn fold_records(records: &[Record], answers_millis: i64) -> FoldedSta
     FoldedState::of(&applied(records, answers_millis))
 }
 
-/// A fold of these records, and then of what the log holds behind them: as a broker does that opens with a checkpoint
+/// A fold of these records, and then of what the log holds after them: as a broker does that opens with a checkpoint
 /// there.
 pub(crate) async fn fold_on(records: &[Record], log: &dyn Log, answers_millis: i64) -> Result<FoldedState, LogError> {
     let mut state = skip_reclaimed(log, applied(records, answers_millis), None, MissingSnapshot::Refuse).await?;
@@ -69,7 +69,7 @@ pub(crate) async fn fold_on(records: &[Record], log: &dyn Log, answers_millis: i
     Ok(FoldedState::of(&state))
 }
 
-/// A fold of these records, and then of what the log holds behind them, without the snapshot: as a running broker does
+/// A fold of these records, and then of what the log holds after them, without the snapshot: as a running broker does
 /// that is behind.
 pub(crate) async fn follow_on(records: &[Record], log: &dyn Log, answers_millis: i64) -> Result<FoldedState, LogError> {
     let mut state = applied(records, answers_millis);

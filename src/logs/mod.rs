@@ -274,7 +274,7 @@ impl Logs {
         Err(Error::new(Kind::Overloaded, detail))
     }
 
-    /// Opens the log at a location that topics were in before. In memory each topic begins behind its sequence in
+    /// Opens the log at a location that topics were in before. In memory each topic begins after its sequence in
     /// `removed`, the first topic having number 1.
     pub(crate) async fn reopen(&self, location: &LogLocation, removed: Vec<Sequence>) -> Result<Arc<SideLog>> {
         match self.settings.roots.resolve_stored(location).map_err(refused)? {

@@ -158,7 +158,7 @@ pub(super) async fn trim_allowed(ledger: &Ledger, topic: &Arc<RegisteredTopic>, 
     Ok(through.0 + 1 - earliest.0)
 }
 
-/// Removes one step of events behind `after`, up to `through`; returns the last removed sequence.
+/// Removes one step of events after `after`, up to `through`; returns the last removed sequence.
 async fn trim_step(
     ledger: &Ledger,
     topic: &Arc<RegisteredTopic>,

@@ -80,7 +80,7 @@ impl HandlerOptions {
 pub enum StartPosition {
     /// At the topic's first stored event.
     Earliest,
-    /// Behind the topic's last event. The runner commits that offset, so that a restart resumes there.
+    /// After the topic's last event. The runner commits that offset, so that a restart resumes there.
     Latest,
 }
 

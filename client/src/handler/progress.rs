@@ -15,7 +15,7 @@ pub(super) struct OffsetProgress {
 }
 
 impl OffsetProgress {
-    /// Starts behind this offset.
+    /// Starts after this offset.
     pub(super) const fn at(offset: Offset) -> Self {
         Self { read: offset, open: BTreeSet::new(), committed: offset, is_ours: true }
     }

@@ -176,7 +176,7 @@ impl RunLoop {
         }
     }
 
-    /// The offset to start behind; `None` if the stop signal comes first.
+    /// The offset to start after; `None` if the stop signal comes first.
     async fn begin(&mut self, stop: &mut StopSignal<'_>) -> Answered<Option<Offset>> {
         loop {
             let start = async {

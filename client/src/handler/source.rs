@@ -27,9 +27,9 @@ pub(super) trait EventSource: Send + Sync {
     /// Whether the broker divides the work: events arrive claimed, unfinished events are assigned again, and the broker moves
     /// the offset.
     fn is_divided(&self) -> bool;
-    /// The offset to start behind.
+    /// The offset to start after.
     fn begin(&self) -> BoxFuture<'_, Result<Offset>>;
-    /// The events behind an offset; waits if there are none yet.
+    /// The events after an offset; waits if there are none yet.
     fn next(&self, after: Offset, limit: usize) -> BoxFuture<'_, Result<EventBatch>>;
     /// Commits an offset; never backwards.
     fn commit(&self, offset: Offset) -> BoxFuture<'_, Result<()>>;

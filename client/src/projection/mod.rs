@@ -42,7 +42,7 @@ pub trait ProjectionView: Send {
         std::future::ready(Ok(None))
     }
 
-    /// Empties the view, which will be rebuilt from the events behind `start`. A view that keeps its own checkpoint stores
+    /// Empties the view, which will be rebuilt from the events after `start`. A view that keeps its own checkpoint stores
     /// `start` in the same transaction.
     fn clear(&mut self, start: Checkpoint) -> impl Future<Output = Result<(), Self::Error>> + Send;
 }

@@ -50,7 +50,7 @@ impl ProjectionReader {
         self.client.put_projection(&self.name, self.definition.clone()).await.map(RegisterOutcome::into_inner)
     }
 
-    /// The events behind `offset`; waits if there are none yet. Offset 0 is the first stored event, whatever retention has
+    /// The events after `offset`; waits if there are none yet. Offset 0 is the first stored event, whatever retention has
     /// removed before it.
     pub(super) async fn next_page(&self, offset: Offset) -> Answered<ProjectionPage> {
         let filter = EventFilter { cel: self.definition.filter.clone(), ..EventFilter::default() };
@@ -64,7 +64,7 @@ impl ProjectionReader {
             None => {
                 let read = LogRead { after: Position(offset.get()), limit, filter };
                 let page = self.client.wait_log(read, wait).await?;
-                // A report of positions behind the last event would itself be a position to report.
+                // A report of positions after the last event would itself be a position to report.
                 let last = page.items.last().map(|event| Offset(event.position.get()));
                 Ok(ProjectionPage { next: last.unwrap_or(Offset(page.next_position.get())), items: page.items })
             }

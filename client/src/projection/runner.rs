@@ -92,7 +92,7 @@ impl<P: ProjectionView> ProjectionRunner<P> {
         }
     }
 
-    /// Applies the events behind `at`.
+    /// Applies the events after `at`.
     async fn follow(
         &mut self,
         mut at: Checkpoint,

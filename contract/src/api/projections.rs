@@ -20,7 +20,7 @@ pub trait ProjectionApi: Send + Sync {
     fn delete_projection<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<()>>;
     /// Moves a projection's checkpoint forwards. A checkpoint at or below the recorded one changes nothing.
     fn move_checkpoint<'a>(&'a self, name: &'a str, to: NewCheckpoint) -> BoxFuture<'a, Result<Projection>>;
-    /// Starts a projection's next generation behind `offset`: its view must be rebuilt from there.
+    /// Starts a projection's next generation after `offset`: its view must be rebuilt from there.
     fn reset_projection<'a>(&'a self, name: &'a str, offset: Offset) -> BoxFuture<'a, Result<Projection>>;
     /// Waits until a projection's checkpoint has reached `offset`; [`Kind::ProjectionTimeout`](crate::Kind) if it has not
     /// by then.

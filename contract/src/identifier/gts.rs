@@ -36,7 +36,7 @@ enum PatternTail {
 }
 
 impl GtsPattern {
-    /// Whether it selects the GTS identifier whose key, behind `gts.`, is `key`.
+    /// Whether it selects the GTS identifier whose key, after `gts.`, is `key`.
     pub(super) fn matches(&self, key: &str) -> bool {
         let mut segments = key.split('~');
         self.head.iter().all(|wanted| segments.next().is_some_and(|segment| is_version_of(segment, wanted)))

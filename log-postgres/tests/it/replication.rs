@@ -57,7 +57,7 @@ async fn ids_at_last(log: &PostgresLog) -> Vec<u128> {
     }
 }
 
-/// Fails if `log` returns anything behind position 1 to a reader.
+/// Fails if `log` returns anything after position 1 to a reader.
 async fn shows_only_the_first(log: &PostgresLog, who: &str) {
     let all = in_time(log.read(ReadRange::All(Position::ZERO), NO_LIMIT)).await;
     assert!(matches!(all, Err(LogError::Unavailable(_))), "{who}: {all:?}");

@@ -36,7 +36,7 @@ pub(crate) async fn open_with(url: &str, change: impl FnOnce(&mut PostgresOption
     PostgresLog::open(url, options).await.unwrap_or_else(|error| panic!("{url}: {error}"))
 }
 
-/// `size` records behind `after`, of one topic, all with this id.
+/// `size` records after `after`, of one topic, all with this id.
 pub(crate) fn batch(after: Position, id: u128, size: u64) -> Vec<Record> {
     let first = after.get() + 1;
     (first..first + size).map(|at| record(at, 1, at).id(id).body(format!("{id} at {at}"))).collect()

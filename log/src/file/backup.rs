@@ -215,7 +215,7 @@ impl<F: FnMut(BackupProgress)> BackupRun<F> {
                 break;
             }
         }
-        // The disk may have left zeros behind a short write.
+        // The disk may have left zeros after a short write.
         self.target.truncate(name, offset)
     }
 

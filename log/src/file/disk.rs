@@ -35,7 +35,7 @@ pub trait Disk: Send + Sync {
     }
 
     /// Writes all of `bytes` at `offset`, and creates the file if it is missing. Skipped bytes read as zeros, and a disk may
-    /// write zeros behind the bytes too.
+    /// write zeros after the bytes too.
     fn write(&self, name: &str, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
     /// Truncates (or extends with zeros) to `length`. `NotFound` if there is no such file.

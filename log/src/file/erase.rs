@@ -112,7 +112,7 @@ impl BackgroundWorker {
             match state.sealed(name.base) {
                 Some(segment) if segment.name().generation > name.generation => replaced.push(name),
                 Some(_) => {}
-                // A segment that is being begun lies behind the tail, and in no dropped run.
+                // A segment that is being begun lies after the tail, and in no dropped run.
                 None if state.trim_marks.dropped_through(name.base).is_some() => replaced.push(name),
                 None if state.covers(name.base) => merged.push(name),
                 None => {}

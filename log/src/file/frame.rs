@@ -45,7 +45,7 @@ pub(crate) struct FrameHeader {
     pub(crate) header: RecordHeader,
     /// Its place in its batch.
     pub(crate) slot: BatchSlot,
-    /// Bytes of this header on disk; the body starts behind them.
+    /// Bytes of this header on disk; the body starts after them.
     pub(crate) header_bytes: usize,
     /// Bytes of the body.
     pub(crate) body_bytes: usize,

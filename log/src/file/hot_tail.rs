@@ -22,7 +22,7 @@ pub(crate) struct HotTail {
 }
 
 impl HotTail {
-    /// An empty hot tail behind `tail`.
+    /// An empty hot tail after `tail`.
     pub(crate) fn new(tail: Position, bytes_max: usize) -> Self {
         Self { bytes_max, bytes: 0, first: tail.next(), records: VecDeque::new(), topics: HashMap::new() }
     }

@@ -79,7 +79,7 @@ use writer::LogWriter;
 pub const LOG_FOLDER: &str = "log";
 /// The folder inside a data folder that contains other data folders, of topics with a log of their own.
 pub const SIDE_LOGS_FOLDER: &str = "logs";
-/// Offsets in a segment must fit in 32 bits, with the longest batch behind the longest segment.
+/// Offsets in a segment must fit in 32 bits, with the longest batch after the longest segment.
 const SEGMENT_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
 /// The options of a log in files.

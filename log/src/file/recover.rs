@@ -173,7 +173,7 @@ impl LogRecovery<'_> {
         Ok(chosen)
     }
 
-    /// The segment to append to, removed from the list, and those behind it that were created and never used. A last one that was
+    /// The segment to append to, removed from the list, and those after it that were created and never used. A last one that was
     /// rewritten stays on the list as sealed.
     fn read_last(&self, segments: &mut Vec<SegmentName>) -> Result<(Option<LastSegment>, Vec<SegmentName>), LogError> {
         let mut unused = Vec::new();

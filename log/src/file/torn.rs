@@ -168,7 +168,7 @@ impl TailScan {
         self.batch.iter().rev().chain(self.suspect.iter().rev()).map(|found| &found.frame.header)
     }
 
-    /// The position behind the last batch that is indexed.
+    /// The position after the last batch that is indexed.
     fn next_position(&self) -> u64 {
         self.active.index.last().map_or(self.head.name.base, Position::next).get()
     }

@@ -98,7 +98,7 @@ impl TrimMarks {
         Some(run.1)
     }
 
-    /// The first dropped position behind `position`.
+    /// The first dropped position after `position`.
     pub(crate) fn dropped_behind(&self, position: Position) -> Option<Position> {
         self.dropped.iter().map(|(first, _)| *first).find(|first| *first > position)
     }
@@ -112,7 +112,7 @@ impl TrimMarks {
         trim_marks
     }
 
-    /// The first sequence of a topic behind `after` and before `next` that was neither removed nor lost, if there is one:
+    /// The first sequence of a topic after `after` and before `next` that was neither removed nor lost, if there is one:
     /// its absence is not explained.
     pub(crate) fn unexplained(&self, topic: TopicNumber, after: Sequence, next: Sequence) -> Option<Sequence> {
         let mut missing = after.max(self.removed_through(topic)).next();

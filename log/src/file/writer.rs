@@ -200,7 +200,7 @@ impl LogWriter {
             let state = self.shared.state();
             let has_room = |active: &&ActiveSegment| {
                 let is_small = active.index.bytes() < self.shared.options.segment_bytes_clamped();
-                // If records behind it were lost, it ends before them: a segment has no holes until it is rewritten.
+                // If records after it were lost, it ends before them: a segment has no holes until it is rewritten.
                 active.last() == state.tail && (active.index.count() == 0 || is_small)
             };
             if let Some(active) = state.active.as_ref().filter(has_room) {
@@ -246,7 +246,7 @@ impl LogWriter {
     }
 }
 
-/// The head of a new segment behind `tail`.
+/// The head of a new segment after `tail`.
 fn head_behind(tail: Position, created: i64, time_floor: i64) -> SegmentHead {
     let name = SegmentName { base: tail.next(), generation: 1 };
     SegmentHead { name, created, time_floor, salt: random(), rewritten: None }

@@ -50,7 +50,7 @@ impl MemoryLog {
     }
 
     /// An empty log in which these sequences, and all before them, were assigned once and are gone: a topic that lost its
-    /// events continues behind them, and a read from before them is [`LogError::Trimmed`].
+    /// events continues after them, and a read from before them is [`LogError::Trimmed`].
     #[must_use]
     pub fn behind(removed: impl IntoIterator<Item = (TopicNumber, Sequence)>) -> Self {
         let log = Self::new();

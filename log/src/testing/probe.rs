@@ -34,7 +34,7 @@ impl From<LogError> for LogRefusal {
 pub struct LogProbe<'a> {
     engine: &'a dyn Engine,
     log: Arc<dyn Log>,
-    /// The numbers behind everything [`LogProbe::put`] appended.
+    /// The numbers after everything [`LogProbe::put`] appended.
     pub numbering: RecordNumbering,
 }
 
@@ -94,17 +94,17 @@ impl<'a> LogProbe<'a> {
         Ok(self.log.read(range, limit).await?)
     }
 
-    /// Every record behind `after`.
+    /// Every record after `after`.
     pub async fn all(&self, after: u64) -> Vec<Record> {
         self.read(ReadRange::All(Position(after)), NO_LIMIT).await.unwrap()
     }
 
-    /// Every record of `topic` behind `after`.
+    /// Every record of `topic` after `after`.
     pub async fn topic(&self, topic: u32, after: u64) -> Result<Vec<Record>, LogRefusal> {
         self.read(ReadRange::Topic(TopicNumber(topic), Sequence(after)), NO_LIMIT).await
     }
 
-    /// Every record of the aggregate `key` behind `after`.
+    /// Every record of the aggregate `key` after `after`.
     pub async fn aggregate(&self, key: u128, after: u64) -> Vec<Record> {
         self.read(ReadRange::Aggregate(key, AggregateSequence(after)), NO_LIMIT).await.unwrap()
     }

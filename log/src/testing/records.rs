@@ -89,7 +89,7 @@ pub struct RecordNumbering {
 }
 
 impl RecordNumbering {
-    /// The numbers behind `records`, which must be all there ever were.
+    /// The numbers after `records`, which must be all there ever were.
     #[must_use]
     pub fn behind(records: &[Record]) -> Self {
         let mut numbering = Self::default();

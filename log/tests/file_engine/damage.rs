@@ -131,7 +131,7 @@ async fn a_bad_body_before_later_batches_spoils_only_that_record() {
     }
 }
 
-/// Nothing behind the last batch shows whether it was acknowledged, so it is torn, unless that is known from elsewhere.
+/// Nothing after the last batch shows whether it was acknowledged, so it is torn, unless that is known from elsewhere.
 #[tokio::test]
 async fn damage_in_the_very_last_batch_counts_as_torn_unless_it_is_known_to_be_acknowledged() {
     let (disk, file, batches, starts) = growing().await;

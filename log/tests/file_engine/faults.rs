@@ -221,7 +221,7 @@ async fn an_erasure_that_finds_the_disk_full_leaves_the_reserve_alone() {
     fill(&log, &batches[..10]).await;
     remove(&log, 1, 3).await.unwrap();
     log.settle().await;
-    // The head of the segment behind the one that is sealed.
+    // The head of the segment after the one that is sealed.
     disk.fail(DiskOperation::Write, 1, DiskFault::Full);
     assert!(matches!(log.erase().await, Err(LogError::Io(cause)) if cause.kind() == ErrorKind::StorageFull));
     assert!(!log.is_full() && disk.bytes("reserve").is_some(), "events are stored as before");

@@ -3,7 +3,7 @@
 //! - It ends at the tail at the time when the export began.
 //! - Events of a topic are in the topic's order. The topics of the default log are in the log's order; topics with a
 //!   log of their own follow, one after the other.
-//! - An interrupted export leaves whole lines in order, and `--after` continues behind them.
+//! - An interrupted export leaves whole lines in order, and `--after` continues after them.
 
 mod sink;
 
@@ -47,7 +47,7 @@ pub(super) struct ExportArgs {
     /// The file; standard output when absent, or -. An existing file is refused, unless --after appends to it.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Continue behind this sequence (with --all: this position), and append to the file.
+    /// Continue after this sequence (with --all: this position), and append to the file.
     #[arg(long, value_name = "N")]
     after: Option<u64>,
     /// Print how many events were written, as JSON.
@@ -166,7 +166,7 @@ impl ExportRun {
         Ok(())
     }
 
-    /// Exports the events of the default log behind a position; returns their topics.
+    /// Exports the events of the default log after a position; returns their topics.
     async fn default_log(&mut self, after: u64) -> CliResult<BTreeSet<String>> {
         let mut seen = BTreeSet::new();
         let mut after = after;
@@ -192,7 +192,7 @@ impl ExportRun {
         }
     }
 
-    /// Whether a topic without events behind `--after` has events before that position.
+    /// Whether a topic without events after `--after` has events before that position.
     async fn lives_in_default_log(&self, topic: &str) -> CliResult<bool> {
         let one = [("limit".to_owned(), "1".to_owned())];
         let page = reading::page(&self.client, topic, ReadOffset::Earliest, &one).await?;
@@ -226,7 +226,7 @@ impl ExportRun {
             }
             Err(CliError::Closed) => Err(CliError::Closed),
             Err(failure) if *written > 0 => {
-                // The next export continues behind what was written so far. The failure that is reported is the first one.
+                // The next export continues after what was written so far. The failure that is reported is the first one.
                 if let Err(error) = self.sink.finish() {
                     print_note(&error);
                 }

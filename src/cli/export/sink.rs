@@ -59,7 +59,7 @@ impl ExportSink {
     }
 }
 
-/// The file, positioned behind its last whole line.
+/// The file, positioned after its last whole line.
 fn open_at_end(path: &Path) -> io::Result<File> {
     let mut file = private_file().read(true).write(true).create(true).truncate(false).open(path)?;
     let mut end = file.metadata()?.len();

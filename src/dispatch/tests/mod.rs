@@ -1,4 +1,4 @@
-//! Dispatch as tables of text: one command per line, the expected result behind `->`. A command without `->` must succeed.
+//! Dispatch as tables of text: one command per line, the expected result after `->`. A command without `->` must succeed.
 //!
 //! ```text
 //! subscribe mail mode=BLOCK_ON_ERROR retry=PT5S,PT30S    other members have their defaults

@@ -1,4 +1,4 @@
-//! Checkpoints: the state as of one position, on disk, so that opening folds only the records behind it.
+//! Checkpoints: the state as of one position, on disk, so that opening folds only the records after it.
 //!
 //! - A checkpoint is a cache. If it is missing or damaged, the whole log is folded instead.
 //! - A checkpoint contains only what is applied, and therefore durable. So a log that ends before its checkpoint has
@@ -57,7 +57,7 @@ pub(in crate::ledger) fn write_now(state: &mut LedgerState) -> io::Result<bool> 
 }
 
 /// The state to continue folding from: that of the last checkpoint in `folder`, or an empty one if there is no valid
-/// one. If entries behind it were reclaimed, the snapshot in the log replaces them.
+/// one. If entries after it were reclaimed, the snapshot in the log replaces them.
 pub(in crate::ledger) async fn load(
     log: &dyn Log,
     folder: Option<&Path>,

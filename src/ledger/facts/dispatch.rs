@@ -11,7 +11,7 @@ use uuid::Uuid;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "did", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum DispatchFact {
-    /// A subscription was created or changed. A new one begins behind `start`.
+    /// A subscription was created or changed. A new one begins after `start`.
     SubscriptionPut {
         /// The subscription.
         id: Uuid,
@@ -25,7 +25,7 @@ pub enum DispatchFact {
         /// The kind of credentials that it sends.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         auth_type: Option<String>,
-        /// The offset that a new one begins behind; for a change, the topic's tail (0 in facts of older versions).
+        /// The offset that a new one begins after; for a change, the topic's tail (0 in facts of older versions).
         start: Sequence,
     },
     /// A subscription was paused: its jobs wait.

@@ -24,7 +24,7 @@ pub struct TopicPlacement {
     /// Its side log.
     #[serde(rename = "home")]
     pub location: LogLocation,
-    /// Sequences up to here were assigned in a log that no longer exists; the topic continues behind them.
+    /// Sequences up to here were assigned in a log that no longer exists; the topic continues after them.
     #[serde(default)]
     pub floor: Sequence,
     /// Whether the side log has numbered the topic: from then on that log must know it.

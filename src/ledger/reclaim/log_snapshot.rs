@@ -83,7 +83,7 @@ pub(in crate::ledger) enum MissingSnapshot {
 
 /// The state, with the snapshot in the log in place of entries that were reclaimed before they were folded.
 ///
-/// The on-disk tables are unchanged: the rows that the reclaimed entries put were written again behind the snapshot.
+/// The on-disk tables are unchanged: the rows that the reclaimed entries put were written again after the snapshot.
 pub(in crate::ledger) async fn skip_reclaimed(
     log: &dyn Log,
     state: LedgerState,
@@ -127,7 +127,7 @@ fn merge_snapshot(state: LedgerState, snapshot: StateSnapshot) -> LedgerState {
     let LedgerState { position, last, disk_tables: tables, answers_millis, .. } = state;
     let taken = LedgerState { has_skipped, answers_millis, ..snapshot.restore(tables) };
     if position >= taken.position {
-        // Events behind the snapshot are in the on-disk tables already; folding them again changes nothing there.
+        // Events after the snapshot are in the on-disk tables already; folding them again changes nothing there.
         return taken;
     }
     LedgerState { facts_through: taken.position, position, last, ..taken }

@@ -85,10 +85,10 @@ async fn fold_all(log: &dyn Log, state: &mut LedgerState, checkpoint_rows: usize
     Ok(on_disk)
 }
 
-/// Applies every record behind the state's position. `folded` is called after each page, with the state as it is then.
+/// Applies every record after the state's position. `folded` is called after each page, with the state as it is then.
 ///
 /// [`LogError::Diverged`] if the log does not hold the last record that was applied, or if nothing shows that it
-/// did; [`LogError::Reclaimed`] if entries behind it were reclaimed before they were read.
+/// did; [`LogError::Reclaimed`] if entries after it were reclaimed before they were read.
 pub(in crate::ledger) async fn catch_up(
     log: &dyn Log,
     state: &mut LedgerState,
@@ -139,7 +139,7 @@ fn is_same_connection(state: &LedgerState, page: &FollowedPage) -> bool {
     state.compared_over.is_none_or(|compared_over| page.connection == Some(compared_over))
 }
 
-/// The records behind the last applied one, of a page that begins with it.
+/// The records after the last applied one, of a page that begins with it.
 async fn behind_last<'a>(log: &dyn Log, state: &LedgerState, page: &'a FollowedPage) -> Result<&'a [Record], LogError> {
     let diverged = LogError::Diverged(state.position());
     if let Some((first, rest)) = page.records.split_first()

@@ -31,7 +31,7 @@ pub trait StateTable: Default {
 
 /// Rows that were decided and are not durable yet.
 pub trait TableOverlay: Default {
-    /// Takes back the changes of entries behind `after`.
+    /// Takes back the changes of entries after `after`.
     fn undo(&mut self, after: Position);
 
     /// Drops the changes of entries up to `through`: they are in the durable rows now.

@@ -78,7 +78,7 @@ macro_rules! state_tables {
                 $(tables.$table().decide(&mut self.$table, entry, header);)*
             }
 
-            /// Takes back the facts behind `after`.
+            /// Takes back the facts after `after`.
             pub(in crate::ledger) fn undo(&mut self, after: Position) {
                 self.replies.undo(after);
                 $(self.$table.undo(after);)*

@@ -34,7 +34,7 @@ pub(in crate::ledger) struct AppendBatch {
 /// An append that failed.
 pub(in crate::ledger) struct FailedAppend {
     pub(in crate::ledger) error: LogError,
-    /// Its batch, and the batches of the appends that began behind it.
+    /// Its batch, and the batches of the appends that began after it.
     pub(in crate::ledger) unsure: Vec<AppendBatch>,
 }
 
@@ -265,7 +265,7 @@ impl PendingState {
     }
 }
 
-/// Whether the position of a record is the next one behind that of another.
+/// Whether the position of a record is the next one after that of another.
 fn follows(record: &Record, before: &Record) -> bool {
     record.header.position == before.header.position.next()
 }

@@ -1,7 +1,7 @@
 //! An outage: while the log's server cannot be reached, commands in flight wait, new ones are refused, and the log is
 //! retried.
 //!
-//! - An append without a result is stored completely or not at all, and never behind one that is not stored. Reading
+//! - An append without a result is stored completely or not at all, and never after one that is not stored. Reading
 //!   their positions shows which; until then their callers are not answered.
 //! - A caller that has waited too long is told that the outcome is not known. A repetition with the same id is executed
 //!   once.

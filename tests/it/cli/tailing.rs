@@ -163,7 +163,7 @@ fn it_goes_on_after_a_restart_without_a_gap_and_without_a_repetition() {
     tail.child.kill().unwrap();
     let mut said = String::new();
     tail.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert_eq!(said.matches("ended; continuing behind ").count(), 2, "{said}");
+    assert_eq!(said.matches("ended; continuing after ").count(), 2, "{said}");
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn every_module_belongs_to_a_layer() {
     let existing: BTreeSet<&str> = files.iter().filter_map(TextFile::top_module).collect();
     let listed: BTreeSet<&str> = LAYERS.iter().flat_map(|modules| modules.iter().copied()).collect();
     let found: Vec<_> = existing.symmetric_difference(&listed).map(|module| format!("src/{module}")).collect();
-    refuse(&found, "LAYERS in tests/it/tidy.rs lists exactly the modules of src: add the new one to its layer.");
+    refuse(&found, "LAYERS in tests/it/tidy/mod.rs lists exactly the modules of src: add the new one to its layer.");
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn the_ledger_the_log_and_the_contract_read_no_clock() {
         file.is_source() && !file.path.starts_with("client/") && matches!(file.top_module(), None | Some("ledger"))
     });
     let found: Vec<_> = inner.flat_map(|file| file.places(code(&file.text), reads_one)).collect();
-    refuse(&found, "Take the time as a value (`now`); src/clock.rs is the one place that asks the machine.");
+    refuse(&found, "Take the time as a value (`now`); src/clock/mod.rs is the one place that asks the machine.");
 }
 
 #[test]
@@ -198,6 +198,18 @@ fn every_source_file_opens_with_what_it_is() {
     let bare = files.iter().filter(|file| file.is_rust() && !file.text.starts_with("//! "));
     let found: Vec<_> = bare.map(|file| format!("{}:1", file.path)).collect();
     refuse(&found, "Open the file with `//! ` and what it is, its invariants, and what it leaves to others.");
+}
+
+#[test]
+fn a_module_with_children_is_in_its_folder() {
+    let files = repository();
+    let rust: Vec<_> = files.iter().filter(|file| file.is_rust() && !file.path.starts_with("bench/")).collect();
+    let has_children = |file: &&&TextFile| {
+        let folder = format!("{}/", file.path.trim_end_matches(".rs"));
+        rust.iter().any(|other| other.path.starts_with(&folder))
+    };
+    let found: Vec<_> = rust.iter().filter(has_children).map(|file| file.path.clone()).collect();
+    refuse(&found, "Move `name.rs` to `name/mod.rs`, beside the files of its children.");
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub(crate) struct LiveIndex {
 
 #[derive(Debug)]
 struct LiveRecord {
-    /// Position behind the base.
+    /// Position after the base.
     delta: u32,
     offset: u32,
 }
@@ -39,7 +39,7 @@ struct LiveRecord {
 #[derive(Debug)]
 struct LiveTopic {
     summary: TopicSummary,
-    /// Sequence behind the first, and record.
+    /// Sequence after the first, and record.
     entries: Vec<(u32, u32)>,
 }
 

@@ -147,7 +147,7 @@ pub async fn a_misnumbered_batch_writes_nothing(engine: &dyn Engine) {
     nothing_came_in(probe, &stored).await;
 }
 
-/// Behind the tail and within a batch, before and after reopening.
+/// After the tail and within a batch, before and after reopening.
 pub async fn a_time_that_falls_is_refused(engine: &dyn Engine) {
     let mut probe = LogProbe::open(engine).await;
     let stored = probe.put_at(1, &[1000, 2000]).await;
@@ -170,7 +170,7 @@ pub async fn a_time_that_stays_is_taken(engine: &dyn Engine) {
     assert_eq!(probe.all(0).await, stored);
 }
 
-/// It is Ok behind the tail and refused elsewhere, and the log stays as it is.
+/// It is Ok after the tail and refused elsewhere, and the log stays as it is.
 pub async fn an_empty_batch_only_compares(engine: &dyn Engine) {
     let mut probe = LogProbe::open(engine).await;
     assert_eq!(probe.append(Position::ZERO, vec![]).await, Ok(()));

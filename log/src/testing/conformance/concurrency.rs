@@ -59,7 +59,7 @@ async fn follow_the_tail(log: Arc<dyn Log>, last: u64, looks: watch::Sender<u64>
     }
 }
 
-/// A range, by the number it starts behind.
+/// A range, by the number it starts after.
 type RangeBehind = fn(u64) -> ReadRange;
 
 /// Batches of seventy over two topics: whenever one looks, there are seventies.

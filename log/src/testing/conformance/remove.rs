@@ -36,7 +36,7 @@ pub async fn the_rest_of_a_trimmed_topic_reads_from_just_before_it(engine: &dyn 
     }
 }
 
-/// Whatever they start behind, a removed record included.
+/// Whatever they start after, a removed record included.
 pub async fn reads_of_log_and_aggregate_skip_holes(engine: &dyn Engine) {
     let mut probe = LogProbe::open(engine).await;
     probe.put_events(&[(1, 10), (2, 20), (1, 10), (1, 11), (2, 20), (1, 10), (1, 11)]).await;

@@ -30,7 +30,7 @@ pub enum LogCommand {
 pub struct LogScript {
     random: SeededRandom,
     model: ModelLog,
-    /// The numbers behind the model, as far as it was followed.
+    /// The numbers after the model, as far as it was followed.
     numbering: RecordNumbering,
 }
 
@@ -71,7 +71,7 @@ impl LogScript {
         LogCommand::Append(self.model.tail(), self.batch(size))
     }
 
-    /// A batch that would be right behind another tail.
+    /// A batch that would be right after another tail.
     fn stale_append(&mut self) -> LogCommand {
         let tail = self.model.tail().get();
         let after = *self.random.pick(&[0, tail.saturating_sub(1), tail + 1, tail + 100]);

@@ -79,7 +79,7 @@ pub enum Entry {
         /// The log.
         location: LogLocation,
     },
-    /// Memory logs were emptied: the topics in them continue behind this sequence.
+    /// Memory logs were emptied: the topics in them continue after this sequence.
     MemoryEmptied {
         /// Every sequence that such a topic can have assigned is at or below this.
         floor: Sequence,
@@ -298,7 +298,7 @@ pub enum Entry {
         group: String,
         /// The topic's number in this log.
         topic: u32,
-        /// The first event is the one behind this offset.
+        /// The first event is the one after this offset.
         offset: Offset,
     },
     /// Events were skipped by a shared group: they do not match its filter, or they are removed.
@@ -324,7 +324,7 @@ pub enum Entry {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         copies: Vec<(Sequence, Sequence)>,
     },
-    /// A shared group's offset was reset: it continues behind this, whatever it has finished there.
+    /// A shared group's offset was reset: it continues after this, whatever it has finished there.
     GroupMoved {
         /// The group.
         group: String,
@@ -371,7 +371,7 @@ pub enum Entry {
     /// A broker began to write a snapshot of the small state, so that the entries before it can be removed. The
     /// position of this entry identifies the snapshot.
     SnapshotBegan {},
-    /// A part of the small state as of one position behind `snapshotBegan`. It changes no state.
+    /// A part of the small state as of one position after `snapshotBegan`. It changes no state.
     SnapshotPart {
         /// The snapshot.
         snapshot: Position,

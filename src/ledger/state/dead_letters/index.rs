@@ -22,13 +22,13 @@ pub(super) struct DeadLetterIndex {
 /// A part of a list: the dead letters next to a sort key, on one side of it.
 #[derive(Debug, Clone, Copy)]
 pub enum DeadLetterRange {
-    /// Those behind it, the nearest first; from the beginning if there is no key.
+    /// Those after it, the nearest first; from the beginning if there is no key.
     After(Option<DeadLetterSortKey>),
     /// Those at it and before it, the nearest first.
     UpTo(DeadLetterSortKey),
     /// Those before it, the nearest first.
     Before(DeadLetterSortKey),
-    /// Those at it and behind it, the nearest first.
+    /// Those at it and after it, the nearest first.
     From(DeadLetterSortKey),
 }
 

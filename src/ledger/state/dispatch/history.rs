@@ -49,7 +49,7 @@ pub enum JobInterest {
     Filters {
         /// The first of them.
         first: usize,
-        /// Behind the last of them.
+        /// After the last of them.
         end: usize,
         /// Whether the current filter decides too.
         current: bool,
@@ -71,12 +71,12 @@ pub(super) fn has_same_filter(one: &NewSubscription, other: &NewSubscription) ->
 }
 
 impl LaneProgress {
-    /// Jobs with a row behind a sequence, in order.
+    /// Jobs with a row after a sequence, in order.
     pub fn open_after(&self, after: Sequence) -> impl Iterator<Item = (Sequence, &JobRow)> {
         self.open.range((Bound::Excluded(after), Bound::Unbounded)).map(|(sequence, row)| (*sequence, &**row))
     }
 
-    /// At most `max` jobs behind a sequence that have a row or ended otherwise than by delivery, in order.
+    /// At most `max` jobs after a sequence that have a row or ended otherwise than by delivery, in order.
     #[must_use]
     pub fn known_after(&self, after: Sequence, max: usize) -> Vec<(Sequence, KnownJob)> {
         let ended = |bits: &roaring::RoaringTreemap, end: JobEnd| {

@@ -173,7 +173,7 @@ impl DeliveredJob {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LaneProgress {
-    /// The first job is behind this.
+    /// The first job is after this.
     pub start: Sequence,
     through: Sequence,
     pub(super) done: StoredBitmap,
@@ -233,7 +233,7 @@ impl LaneProgress {
         self.open.iter().map(|(sequence, row)| (*sequence, &**row))
     }
 
-    /// The same behind a sequence, shared.
+    /// The same after a sequence, shared.
     pub fn rows_after(&self, after: Sequence) -> impl Iterator<Item = (Sequence, Arc<JobRow>)> {
         let behind = self.open.range((Bound::Excluded(after), Bound::Unbounded));
         behind.map(|(sequence, row)| (*sequence, Arc::clone(row)))

@@ -237,7 +237,7 @@ impl DispatchRows {
         self.numbers.values().filter_map(|id| self.tasks.get(id))
     }
 
-    /// Tasks behind a number.
+    /// Tasks after a number.
     pub fn tasks_behind(&self, number: Sequence) -> impl Iterator<Item = &TaskRow> {
         self.numbers.range(number.next()..).filter_map(|(_, id)| self.tasks.get(id))
     }
@@ -297,7 +297,7 @@ impl DispatchRows {
         &self.removed_jobs
     }
 
-    /// The jobs about which a person decided something behind an entry, each with its entry. Dropped ones have
+    /// The jobs about which a person decided something after an entry, each with its entry. Dropped ones have
     /// [`Self::touched`] their lanes.
     pub fn job_changes(&self, after: Position) -> impl Iterator<Item = (Position, JobKey)> {
         self.job_changes.iter().rev().take_while(move |(at, _)| *at > after).copied()
