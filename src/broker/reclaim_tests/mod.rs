@@ -313,7 +313,7 @@ async fn a_fold_of_what_is_left_in_files_comes_to_the_state_of_a_fold_of_everyth
 
 #[tokio::test]
 async fn a_fold_of_what_is_left_on_postgresql_comes_to_the_state_of_a_fold_of_everything() {
-    let (histories, mut reclaimed) = (histories().div_ceil(8), 0);
+    let (histories, mut reclaimed) = (histories().div_ceil(4), 0);
     for seed in 0..histories {
         let world = ReclaimFixture::on_postgresql(seed).await;
         reclaimed += u64::from(live(world, 120, &format!("PostgreSQL, seed {seed}"), &mut BTreeSet::new()).await);

@@ -59,7 +59,9 @@ impl<'a> Constants<'a> {
                 return Some(Amount { number, unit: Some(unit) });
             }
         }
-        Some(Amount { number: self.sum(expression, constant)?, unit: None })
+        // A range: its last value.
+        let last = expression.split_once("..=").map_or(expression, |(_, last)| last);
+        Some(Amount { number: self.sum(last, constant)?, unit: None })
     }
 
     fn sum(&self, expression: &str, within: &Constant<'_>) -> Option<u64> {

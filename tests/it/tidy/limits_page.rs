@@ -1,10 +1,11 @@
 //! `docs/limits.md` and the code agree: the page lists every limit with its value, and nothing else.
 //!
-//! The page must list every constant of `contract/src/limits.rs`; every constant beside the code whose name ends in
-//! `_MAX` or `_KEPT`, or which bounds a body; and every number of the configuration, with its unit. A row may name
-//! other constants too; their values are compared with the code as well.
+//! The page must list every constant of `contract/src/limits.rs`; every number, duration or range beside the code,
+//! whatever it is called, unless [`super::no_limits`] says why it limits nothing; and every number of the
+//! configuration, with its unit. The values of all of them are compared with the code.
 
 use super::constants::{Constant, Constants};
+use super::no_limits::{NO_LIMITS, is_excepted, is_named};
 use super::text::{TextFile, between, numbered, repository};
 use super::{named, refuse};
 use event_broker::Config;
@@ -14,44 +15,6 @@ use std::collections::BTreeSet;
 
 const PAGE: &str = "docs/limits.md";
 const HEAD: &str = "| what | default | unit | what happens at it | how to change it |";
-
-/// Constants that are named like limits but do not affect users: those of a module, or one.
-const NO_LIMITS: [(&str, &str); 34] = [
-    ("cli::", "what the command line does as a client"),
-    ("client::", "what the client crate does as a client"),
-    ("dispatch::model::", "a model for tests"),
-    ("rest::openapi::", "what documents say of limits that are listed"),
-    ("rest::events::BATCH_BODY", "it is batch.max_payload_bytes"),
-    ("rest::claims::DONE", "it is batch.max_payload_bytes, or EVENT_BYTES_MAX, and 64 KiB"),
-    ("rest::request::NO_BODY", "there is no body to bound"),
-    ("rest::whole_numbers::EXACT_MAX", "a property of doubles"),
-    ("rest::read::POSITION_MAX", "a position after every record"),
-    ("rest::stream::ID_MAX", "it is rest::query_params::NUMBER_MAX"),
-    ("contract::json::POINTER_BYTES_MAX", "how refusals are worded"),
-    ("types::schema::json::messages::POINTER_BYTES_MAX", "how refusals are worded"),
-    ("types::schema::json::messages::LIST_BYTES_MAX", "how refusals are worded"),
-    ("types::schema::proto::messages::POINTER_BYTES_MAX", "how refusals are worded"),
-    ("types::schema::xsd::messages::PATH_BYTES_MAX", "how refusals are worded"),
-    ("events::prepare::NAMES_COMPARED_MAX", "how refusals are worded"),
-    ("ledger::decide::until_known::TRIES_MAX", "a race that is decided again"),
-    ("ledger::state::catch_up::OPEN_TRIES_MAX", "a race that is decided again"),
-    ("log::file::backup::PASSES_MAX", "a race that is decided again"),
-    ("log::file::backup::READS_MAX", "a race that is decided again"),
-    ("log_postgres::remove::EMPTY_STEPS_MAX", "a race that is decided again"),
-    ("log::file::find::RETRIES_MAX", "a race that is decided again"),
-    ("log::file::list_segments::RETRIES_MAX", "a race that is decided again"),
-    ("log::file::read::VANISHED_MAX", "a race that is decided again"),
-    ("log::file::open_files::MADE_ROOM_MAX", "a race that is decided again"),
-    ("config::file_budget::LIMIT_MAX", "stands for no limit"),
-    ("ledger::writer::outage::ANSWER_MAX", "how a server that is away is asked"),
-    ("ledger::writer::LOOK_MAX", "how a server that is away is asked"),
-    ("log_postgres::reconnect::PAUSE_MAX", "how a server that is away is asked"),
-    ("ledger::reclaim::PARTS_WAITING_MAX", "a step of work that goes on"),
-    ("ledger::disk::table::run_writer::UNSYNCED_BYTES_MAX", "a step of work that goes on"),
-    ("ledger::writer::inbox::TAKE_MAX", "a step of work that goes on"),
-    ("log::file::frame::HEADER_BYTES_MAX", "the format of files"),
-    ("log::file::writer::BUFFER_BYTES_KEPT", "when a buffer is given back"),
-];
 
 /// One row of the page.
 struct Row<'a> {
@@ -109,11 +72,27 @@ fn number(text: &str) -> Option<u64> {
 }
 
 fn is_limit(path: &str, constant: &Constant<'_>) -> bool {
-    let is_named_so = !path.contains("::") || path.ends_with("_MAX") || path.ends_with("_KEPT");
-    let is_excepted =
-        NO_LIMITS.iter().any(|(name, _)| path == *name || (name.ends_with("::") && path.starts_with(name)));
-    (is_named_so || constant.kind == "BodyLimitFn") && !is_excepted
+    let is_number = NUMBERS.contains(&constant.kind) || constant.kind.starts_with("std::ops::RangeInclusive<");
+    (is_number || !path.contains("::")) && !is_excepted(path)
 }
+
+/// The types of constants that can be limits.
+const NUMBERS: [&str; 14] = [
+    "usize",
+    "u8",
+    "u16",
+    "u32",
+    "u64",
+    "u128",
+    "i8",
+    "i16",
+    "i32",
+    "i64",
+    "i128",
+    "(u64, u64)",
+    "Duration",
+    "BodyLimitFn",
+];
 
 /// The unit in a constant's name.
 fn unit_of(path: &str) -> Option<&'static str> {
@@ -131,7 +110,8 @@ fn check_constants(constants: &Constants<'_>, rows: &[Row<'_>], found: &mut Vec<
                 Some(amount) => (amount.number.to_string(), amount.unit.or_else(|| unit_of(path)).unwrap_or("…")),
                 None => ("…".to_owned(), "…"),
             };
-            found.push(format!("add the row: | … | {value} | {unit} | … | fixed: `{path}` |"));
+            let row = format!("| … | {value} | {unit} | … | fixed: `{path}` |");
+            found.push(format!("add the row: {row}, or say in tests/it/tidy/no_limits.rs why it limits nothing"));
         }
     }
     for row in rows {
@@ -180,10 +160,23 @@ fn the_page_of_limits_and_the_code_say_the_same() {
     let constants = Constants::of(&files);
     check_constants(&constants, &rows, &mut found);
     check_keys(&rows, &mut found);
-    for (name, _) in NO_LIMITS.iter().filter(|(name, _)| !name.ends_with("::")) {
-        if !constants.0.contains_key(*name) {
-            found.push(format!("NO_LIMITS in tests/it/tidy/limits_page.rs names `{name}`, which is not there"));
+    for name in NO_LIMITS.iter().flat_map(|(_, names)| *names) {
+        if !constants.0.keys().any(|path| is_named(path, name)) {
+            found.push(format!("NO_LIMITS in tests/it/tidy/no_limits.rs names `{name}`, which is not there"));
         }
     }
     refuse(&found, "docs/limits.md has a row for every limit: its value, unit, what happens at it, how to change it.");
+}
+
+/// Limits whose names do not end in `_MAX` were missing on the page.
+#[test]
+fn a_limit_is_missed_on_the_page_whatever_it_is_called() {
+    let text = "//! .\nconst PARCELS: usize = 7;\nconst PATIENCE: Duration = Duration::from_secs(3);\n\
+        const SIZES: std::ops::RangeInclusive<usize> = 2..=9;\nconst LABEL: &str = \"x\";\nconst VERSION: u32 = 1;\n";
+    let files = [TextFile { path: "src/parcels.rs".to_owned(), text: text.to_owned() }];
+    let mut found = Vec::new();
+    check_constants(&Constants::of(&files), &[], &mut found);
+    let missed = found.iter().map(|fault| between(fault, "fixed: `", "`").next().unwrap()).collect::<Vec<_>>();
+    assert_eq!(missed, ["parcels::PARCELS", "parcels::PATIENCE", "parcels::SIZES"]);
+    assert!(found[2].contains("| 9 |"), "{found:?}");
 }

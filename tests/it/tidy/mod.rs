@@ -7,6 +7,7 @@
 mod constants;
 mod limits_page;
 mod names;
+mod no_limits;
 mod text;
 
 use std::collections::BTreeSet;
