@@ -21,7 +21,6 @@ pub(super) async fn server() -> Server {
 /// The same bound holds on PostgreSQL: an append holds its records several times, but only two appends of a few MiB are in
 /// flight.
 pub(super) fn expect_bounded(server: &Server, most: usize) {
-    eprintln!("RSS {} of {most}", rss(server));
     assert!(rss(server) < most, "{} MB", rss(server));
 }
 
