@@ -1,4 +1,4 @@
-//! Memory: budgets of bytes for request bodies, imports, heads and responses.
+//! Memory: budgets of bytes for request bodies, imports, heads, responses and connections.
 //!
 //! - A [`ByteReservation`] is a part of a budget. It grows as bytes arrive, shrinks when less is needed, and ends when it is
 //!   dropped.

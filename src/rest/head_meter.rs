@@ -8,7 +8,7 @@
 
 use crate::memory::{AddressUsage, ByteBudget, ByteReservation};
 use contract::Result;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a connection may read without a reservation, in bytes.
@@ -21,15 +21,20 @@ pub(crate) struct HeadMeter {
     budget: ByteBudget,
     /// Bytes of the head that is being read.
     bytes: AtomicUsize,
-    /// Whether a body is being read instead.
-    is_body: AtomicBool,
+    /// The number of the request whose body is being read instead; 0: none.
+    body: AtomicU64,
+    /// Requests so far.
+    requests: AtomicU64,
     /// Whether the connection has had a head that needed room.
     was_large: AtomicBool,
     reservation: Mutex<Option<ByteReservation>>,
 }
 
 /// A body that is being read; the bytes after it belong to the next head.
-pub(crate) struct BodyReading(Arc<HeadMeter>);
+pub(crate) struct BodyReading {
+    meter: Arc<HeadMeter>,
+    request: u64,
+}
 
 impl HeadMeter {
     /// For a connection from this address.
@@ -37,7 +42,8 @@ impl HeadMeter {
         Arc::new(Self {
             budget: budget.charged_to(usage),
             bytes: AtomicUsize::new(0),
-            is_body: AtomicBool::new(false),
+            body: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
             was_large: AtomicBool::new(false),
             reservation: Mutex::default(),
         })
@@ -45,7 +51,7 @@ impl HeadMeter {
 
     /// Counts bytes that were read. `Err`: there is no room for them.
     pub(crate) fn read(&self, bytes: usize) -> Result<()> {
-        if self.is_body.load(Ordering::Relaxed) {
+        if self.body.load(Ordering::Relaxed) > 0 {
             return Ok(());
         }
         let bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -66,8 +72,9 @@ impl HeadMeter {
     /// The head is complete; its request has a body or not.
     pub(crate) fn parsed(self: &Arc<Self>, has_body: bool) -> Option<BodyReading> {
         self.bytes.store(0, Ordering::Relaxed);
-        self.is_body.store(has_body, Ordering::Relaxed);
-        has_body.then(|| BodyReading(Arc::clone(self)))
+        let request = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
+        self.body.store(if has_body { request } else { 0 }, Ordering::Relaxed);
+        has_body.then(|| BodyReading { meter: Arc::clone(self), request })
     }
 
     /// Whether the connection holds room that others may need soon.
@@ -78,13 +85,25 @@ impl HeadMeter {
 
 impl Drop for BodyReading {
     fn drop(&mut self) {
-        self.0.is_body.store(false, Ordering::Relaxed);
+        // The end of a discarded body may be noticed after the next request was parsed, whose body this is not.
+        let _ = self.meter.body.compare_exchange(self.request, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_body_whose_end_is_noticed_late_does_not_end_the_next_one() {
+        let meter = HeadMeter::new(&ByteBudget::new(100_000, "full"), &Arc::default());
+        let first = meter.parsed(true);
+        let second = meter.parsed(true);
+        drop(first);
+        meter.read(1_000_000).unwrap();
+        drop(second);
+        assert!(meter.read(1_000_000).is_err());
+    }
 
     #[test]
     fn a_large_head_keeps_its_room_until_the_connection_ends_and_a_body_takes_none() {

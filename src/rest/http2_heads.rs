@@ -123,7 +123,8 @@ mod tests {
     #[test]
     fn an_unfinished_head_holds_room_until_its_last_byte_however_its_frames_arrive() {
         let data = frame(0, 0, 100);
-        let frames = [frame(HEADERS, 0, 1000), frame(CONTINUATION, 0, 0), frame(CONTINUATION, END_HEADERS, 2000)].concat();
+        let frames =
+            [frame(HEADERS, 0, 1000), frame(CONTINUATION, 0, 0), frame(CONTINUATION, END_HEADERS, 2000)].concat();
         let all = [data.clone(), frames, data].concat();
         for piece_bytes in [1, 8, 9, 10, 1000, all.len()] {
             let budget = ByteBudget::new(UNFINISHED, "full");

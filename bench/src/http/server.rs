@@ -74,6 +74,15 @@ impl Server {
     async fn launch(kind: Kind, mut command: Command, folder: PathBuf, topics: Topics) -> Outcome<Self> {
         std::fs::create_dir_all(&folder)?;
         let complaints = File::create(folder.join("stderr.txt"))?;
+        // All readers come from one address, and more streams at a time than the default has memory for.
+        for (name, value) in [
+            ("ADDRESS_SHARE_PERCENT", "100"),
+            ("MAX_CONNECTIONS_PER_ADDRESS", "25000"),
+            ("MAX_WAITS_PER_ADDRESS", "25000"),
+            ("MAX_CONNECTION_BYTES", "536870912"),
+        ] {
+            command.env(format!("EVENT_BROKER__SERVER__{name}"), value);
+        }
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(complaints).spawn()?;
         let output = child.stdout.take().ok_or("a server has no output")?;
         let mut output = BufReader::new(output);

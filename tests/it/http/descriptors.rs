@@ -1,7 +1,7 @@
 //! File descriptors: clients and segments use no more than their share, and the log has what it needs.
 
 use super::attacks::BystanderPublisher;
-use super::{CREATED, Deadline, Server, TOPIC, event, is_on_databases};
+use super::{CREATED, Deadline, Server, TOPIC, client, event, is_on_databases};
 use reqwest::StatusCode;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::io::{Read, Write};
@@ -109,6 +109,8 @@ async fn one_connection_too_many_is_turned_away_and_the_others_are_served() {
     // Of 112 connections one address may have 56.
     let server = Server::start_after("ulimit -n 256", TempDir::new().unwrap(), &[]);
     server.register(CREATED).await;
+    let mut bystander = BystanderPublisher::begin(&server);
+    bystander.goes_on(1).await;
     let held = idle_connections(&server, 600);
     let mut late = TcpStream::connect(server.url.trim_start_matches("http://")).unwrap();
     let mut reply = String::new();
@@ -116,6 +118,8 @@ async fn one_connection_too_many_is_turned_away_and_the_others_are_served() {
     let _ = late.read_to_string(&mut reply);
     assert!(reply.is_empty() || reply.starts_with("HTTP/1.1 429"), "{reply}");
     assert_eq!(server.post("/v1/events", &event(CREATED, "s")).await.0, StatusCode::CREATED);
+    bystander.goes_on(10).await;
+    bystander.end().await;
     drop(held);
 }
 
@@ -136,6 +140,9 @@ fn a_limit_too_low_to_serve_anybody_is_refused_with_its_numbers() {
 async fn one_address_does_not_take_every_connection_that_the_limit_of_open_files_leaves() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let server = Server::start_after("ulimit -n 256", TempDir::new().unwrap(), &[]);
+    server.register(CREATED).await;
+    let mut bystander = BystanderPublisher::begin_with(&server, client());
+    bystander.goes_on(1).await;
     let address: SocketAddr = server.url.trim_start_matches("http://").parse().unwrap();
     // All of 127.0.0.0/8 is this machine.
     let from = async |own: [u8; 4]| {
@@ -155,6 +162,8 @@ async fn one_address_does_not_take_every_connection_that_the_limit_of_open_files
     let mut reply = String::new();
     late.read_to_string(&mut reply).await.unwrap();
     assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
+    bystander.goes_on(10).await;
+    bystander.end().await;
     drop(held);
 }
 

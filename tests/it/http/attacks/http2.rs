@@ -2,8 +2,8 @@
 
 use super::super::{CREATED, Server, TOPIC, event};
 use super::{ATTACKERS, BystanderPublisher, IN_TIME};
-use std::io::{ErrorKind, Read, Write};
 use socket2::{Domain, Socket, Type};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

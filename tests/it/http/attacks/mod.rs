@@ -52,12 +52,7 @@ pub(crate) async fn connect_from(server: &Server, address: Ipv4Addr) -> TcpStrea
 }
 
 /// Connections from these addresses in turn that send this and read nothing.
-pub(crate) async fn send_from(
-    server: &Server,
-    addresses: &[Ipv4Addr],
-    count: usize,
-    request: &[u8],
-) -> Vec<TcpStream> {
+pub(crate) async fn send_from(server: &Server, addresses: &[Ipv4Addr], count: usize, request: &[u8]) -> Vec<TcpStream> {
     raise_file_limit();
     // So many at a time fit into the queue of the listener.
     let sends = addresses.iter().cycle().take(count).map(|address| async {
@@ -141,6 +136,47 @@ impl BystanderPublisher {
     /// Stops it; every request must have succeeded, and there must be at least one.
     pub(crate) async fn end(self) -> usize {
         self.0.end().await
+    }
+}
+
+/// Publishes on a thread of its own beside a test that is not asynchronous; registers the type itself.
+pub(crate) struct BystanderThread {
+    stop: std::sync::mpsc::Sender<()>,
+    thread: std::thread::JoinHandle<usize>,
+}
+
+impl BystanderThread {
+    /// Returns when it has published its first event.
+    pub(crate) fn begin(server: &Server) -> Self {
+        let (stop, stopped) = std::sync::mpsc::channel();
+        let (started, has_started) = std::sync::mpsc::channel();
+        let (client, url) = (client_from(OTHER), server.url.clone());
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let new_type = client.post(format!("{url}/v1/event-types")).json(&serde_json::json!({"id": CREATED}));
+                assert!(new_type.send().await.unwrap().status().is_success());
+                let mut count = 0;
+                while stopped.try_recv().is_err() {
+                    let request = client.post(format!("{url}/v1/events")).json(&event(CREATED, "bystander"));
+                    let answer = tokio::time::timeout(IN_TIME, request.send()).await;
+                    let answer = answer.expect("a bystander receives its response in time").unwrap();
+                    assert_eq!(answer.status(), 201, "the bystander's event {count}: {:?}", answer.text().await);
+                    count += 1;
+                    // The test may have ended.
+                    let _ = started.send(());
+                }
+                count
+            })
+        });
+        has_started.recv().expect("the bystander publishes an event");
+        Self { stop, thread }
+    }
+
+    /// Stops it; every request must have succeeded.
+    pub(crate) fn end(self) {
+        self.stop.send(()).expect("the bystander still publishes");
+        assert!(self.thread.join().unwrap() > 0);
     }
 }
 

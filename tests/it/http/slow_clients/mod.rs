@@ -6,6 +6,7 @@
 
 mod client_options;
 
+use super::attacks::BystanderThread;
 use super::raw_http::{RawConnection, ask};
 use super::{CREATED, Server, TOPIC, event, expect_problem};
 use serde_json::json;
@@ -75,6 +76,7 @@ fn a_connection_that_says_nothing_is_let_go() {
     idle.request("GET", "/healthz", &[], b"");
     assert_eq!(idle.reply(false).status, 200);
     for wire in [&mut silent, &mut half_a_preface, &mut idle] {
+        is_served(&server);
         assert_eq!(wire.rest(), b"");
     }
 }
@@ -82,6 +84,7 @@ fn a_connection_that_says_nothing_is_let_go() {
 #[test]
 fn a_body_that_stops_is_answered_and_let_go() {
     let server = Server::start_with(&[QUICK_BODY], &[]);
+    let bystander = BystanderThread::begin(&server);
     for (target, status) in [("/v1/events", 408), ("/v1/events:batch", 408), ("/v1/topics", 408)] {
         let mut wire = RawConnection::to(&server);
         wire.send(
@@ -95,11 +98,13 @@ fn a_body_that_stops_is_answered_and_let_go() {
     let mut wire = RawConnection::to(&server);
     wire.send(b"POST /v1/events HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{\"id\"\r\n");
     expect_problem(wire.reply(false).answer(), 408, "EVENT_BROKER_REQUEST_TIMEOUT");
+    bystander.end();
 }
 
 #[test]
 fn a_body_that_drips_is_answered_and_let_go_though_no_pause_is_long() {
     let server = Server::start_with(&[QUICK_BODY], &[]);
+    let bystander = BystanderThread::begin(&server);
     for target in ["/v1/topics?waitFor=1", "/v1/event-types?waitFor=1", "/v1/events?waitFor=1", "/v1/events"] {
         let mut wire = RawConnection::to(&server);
         let head = format!(
@@ -117,6 +122,7 @@ fn a_body_that_drips_is_answered_and_let_go_though_no_pause_is_long() {
         assert_eq!(String::from_utf8_lossy(&answer), "HTTP/1.1 408", "{target}");
     }
     is_served(&server);
+    bystander.end();
 }
 
 #[test]
@@ -147,12 +153,14 @@ fn a_refusal_reaches_a_client_that_is_still_sending() {
 #[test]
 fn a_body_without_end_is_not_read_for_ever() {
     let server = Server::start(&[]);
+    let bystander = BystanderThread::begin(&server);
     let mut wire = RawConnection::to(&server);
     wire.send(b"POST /nowhere HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n");
     let chunk = [format!("{:x}\r\n", 1 << 20).as_bytes(), &vec![b' '; 1 << 20], b"\r\n"].concat();
     let sent = (0..1000).take_while(|_| wire.send(&chunk)).count();
     assert!((64..200).contains(&sent), "{sent} MiB were taken");
     is_served(&server);
+    bystander.end();
 }
 
 #[test]
@@ -279,6 +287,7 @@ fn announce(server: &Server, bytes: usize) -> RawConnection {
 #[test]
 fn more_bodies_than_there_is_room_for_are_refused_at_once_and_taken_later() {
     let server = Server::start_with(&[("EVENT_BROKER__SERVER__MAX_INFLIGHT_BYTES", "2097152")], &[]);
+    let bystander = BystanderThread::begin(&server);
     let body = vec![b' '; 700_000];
     let publish = || ask(&server, "POST", "/v1/events", &[("content-type", "application/json")], &body);
     let is_refused = || {
@@ -310,4 +319,5 @@ fn more_bodies_than_there_is_room_for_are_refused_at_once_and_taken_later() {
     holding.send(&vec![b' '; 100_000]);
     expect_problem(holding.reply(false).answer(), 400, "EVENT_BROKER_MALFORMED");
     expect_problem(publish().answer(), 400, "EVENT_BROKER_MALFORMED");
+    bystander.end();
 }
