@@ -170,9 +170,9 @@ async fn execute(ClientArgs { server, json, command: verb }: &ClientArgs<Subscri
             let more = if member(&replayed, "countIsLowerBound") == "true" { " or more" } else { "" };
             let count = format!("{}{more}", member(&replayed, "count"));
             if json {
-                output.json(&replayed)?
+                output.json(&replayed)?;
             } else {
-                output.line(&count)?
+                output.line(&count)?;
             }
             if let (false, Some(damaged)) = (json, replayed.get("damaged")) {
                 print_note(&format_args!("damaged on disk, not delivered: {}", cell_text(damaged)));
