@@ -168,7 +168,7 @@ impl Broker {
             incidents,
             dispatching,
         };
-        if let Err(error) = broker.start().await {
+        if let Err(error) = Box::pin(broker.start()).await {
             broker.close().await;
             return Err(error);
         }
@@ -209,7 +209,7 @@ impl Broker {
     async fn start(&self) -> Result<(), OpenError> {
         topics::reopen_side_logs(&self.logs).await.map_err(OpenError::SideLog)?;
         topics::finish_removals(&self.logs).await;
-        Box::pin(topics::close_unused_logs(&self.logs)).await;
+        topics::close_unused_logs(&self.logs).await;
         self.declare().await
     }
 
