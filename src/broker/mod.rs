@@ -168,7 +168,7 @@ impl Broker {
             incidents,
             dispatching,
         };
-        if let Err(error) = broker.start().await {
+        if let Err(error) = Box::pin(broker.start()).await {
             broker.close().await;
             return Err(error);
         }

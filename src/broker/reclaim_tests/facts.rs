@@ -60,12 +60,12 @@ impl DerefMut for FactRandom {
 
 /// The names of all kinds of facts: `fact` of entries, and `did` of facts about dispatch.
 pub(super) fn all_kinds() -> BTreeSet<String> {
-    let entries = expected(serde_json::from_str::<Entry>(r#"{"fact":"?"}"#).unwrap_err());
-    entries.into_iter().chain(expected(serde_json::from_str::<DispatchFact>(r#"{"did":"?"}"#).unwrap_err())).collect()
+    let entries = expected(&serde_json::from_str::<Entry>(r#"{"fact":"?"}"#).unwrap_err());
+    entries.into_iter().chain(expected(&serde_json::from_str::<DispatchFact>(r#"{"did":"?"}"#).unwrap_err())).collect()
 }
 
 /// The names that serde expected instead of `?`.
-fn expected(unknown: serde_json::Error) -> Vec<String> {
+fn expected(unknown: &serde_json::Error) -> Vec<String> {
     let text = unknown.to_string();
     let (_, names) = text.split_once("expected one of ").expect("the error lists the names");
     names.split('`').skip(1).step_by(2).map(str::to_owned).collect()

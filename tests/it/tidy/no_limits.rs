@@ -5,10 +5,9 @@
 //! one that ends in `::` stands for everything in a module.
 
 /// A reason, and the constants that it applies to.
-pub(super) const NO_LIMITS: [(&str, &[&str]); 24] = [
+pub(super) const NO_LIMITS: [(&str, &[&str]); 23] = [
     ("what the command line does as a client", &["cli::"]),
     ("what the client crate does as a client", &["client::"]),
-    ("a model for tests", &["dispatch::model::"]),
     ("what documents say of limits that are listed", &["rest::openapi::"]),
     ("it is batch.max_payload_bytes", &["rest::events::BATCH_BODY"]),
     ("it is batch.max_payload_bytes, or EVENT_BYTES_MAX, and 64 KiB", &["rest::claims::DONE"]),
