@@ -54,7 +54,7 @@ impl ConnectionMemory {
         let reserved = bytes / RESERVED;
         let shared = bytes - reserved;
         let refusal = "The server has no memory for more connections or requests; retry shortly.";
-        let share = shared / 100 * share_percent;
+        let share = shared.saturating_mul(share_percent) / 100;
         let reserve_limit = AddressLimit::of_few_connections(reserved / RESERVED);
         Self {
             shared: ByteBudget::new(shared, refusal).with_address_limit(AddressLimit::of_connections(share)),
