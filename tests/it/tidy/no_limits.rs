@@ -272,7 +272,6 @@ pub(super) const NO_LIMITS: [(&str, &[&str]); 25] = [
             "rest::response_budget::BUDGETED_BYTES_MIN",
             "rest::response_budget::HTTP2_BUDGETED_BYTES_MIN",
             "rest::response_budget::COMPRESSOR_BYTES",
-            "rest::server::REQUEST_BYTES_MIN",
             "types::schema::check_work::SMALL",
             "types::schema::check_work::WAIT",
         ],
