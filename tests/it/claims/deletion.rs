@@ -173,3 +173,33 @@ fn unused_names_are_forgotten_once_all_they_have_done_is_gone_and_never_before()
         ));
     }
 }
+
+/// A topic that is deleted and created again. The second one is empty, has another number, and in a log of its own perhaps
+/// the same number in another log.
+fn check_created_again(text: impl Fn(&str) -> String) {
+    for streaming in ["", r#"streaming={"type":"memory"}"#] {
+        check_alone(&text(&format!("topic orders {streaming} -> created")));
+    }
+}
+
+/// The group kept the backlog of the deleted topic, and its members got nothing until the process was restarted.
+#[test]
+fn a_shared_group_of_a_topic_that_is_created_again_is_handed_its_events() {
+    check_created_again(|created| {
+        format!(
+            "
+        {created}
+        type placed topic=orders                    -> created
+        consumer m group=g topic=orders shared      -> created
+        publish placed a                            -> created 1 aggregate 1
+        poll m                                      -> 1 next 0 tail 1
+        delete-topic orders                         -> deleted
+        {created}
+        consumer n group=g topic=orders shared      -> created
+        poll n                                      -> next 0 tail 0
+        batch placed a ; placed b                   -> created 1 aggregate 1 | created 2 aggregate 1
+        poll n                                      -> 1 2 next 0 tail 2
+    "
+        )
+    });
+}
