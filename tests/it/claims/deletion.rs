@@ -203,3 +203,28 @@ fn a_shared_group_of_a_topic_that_is_created_again_is_handed_its_events() {
         )
     });
 }
+
+/// The lag was 0 until the process was restarted: the view of the deleted topic had read that far.
+#[test]
+fn the_lag_of_a_topic_that_is_created_again_does_not_count_on_what_was_read_of_the_old_one() {
+    let placed = "type=gts.hyperspot.core.events.type.v1~vendor.app.placed.v1";
+    check_created_again(|created| {
+        format!(
+            "
+        {created}
+        type placed topic=orders                    -> created
+        type viewed topic=orders                    -> created
+        consumer m group=g topic=orders {placed}    -> created
+        commit m 0                                  -> orders 0 of 0 lag 0 by m
+        batch viewed a ; viewed a                   -> created 1 aggregate 1 | created 2 aggregate 2
+        group g                                     -> orders 0 of 2 lag 0 by m
+        delete-topic orders                         -> deleted
+        {created}
+        consumer n group=g topic=orders {placed}    -> created
+        commit n 0                                  -> orders 0 of 0 lag 0 by n
+        batch placed a ; placed a                   -> created 1 aggregate 1 | created 2 aggregate 2
+        group g                                     -> orders 0 of 2 lag 2 by n
+    "
+        )
+    });
+}
