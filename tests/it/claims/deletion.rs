@@ -228,3 +228,33 @@ fn the_lag_of_a_topic_that_is_created_again_does_not_count_on_what_was_read_of_t
         )
     });
 }
+
+/// Both the events of the deleted topic and those of the next one counted, under the same sequences.
+#[test]
+fn stale_events_are_not_counted_any_more_when_their_topic_is_deleted() {
+    check_created_again(|created| {
+        let overtaken = "
+        claim h orders/3 as=c                       -> claimed attempt 1 until 900000
+        done c                                      -> done attempt 1
+        ";
+        format!(
+            "
+        {created}
+        type placed topic=orders                    -> created
+        handler h                                   -> created PT900S 5 PT1S latest
+        batch placed a ; placed a ; placed a        -> created 1 aggregate 1 | created 2 aggregate 2 | created 3 aggregate 3
+        {overtaken}
+        claim h orders/1                            -> stale
+        claim h orders/2                            -> stale
+        standing h                                  -> in flight 0 failed 0 dead 0 lag 0 stale 2
+        delete-topic orders                         -> deleted
+        standing h                                  -> in flight 0 failed 0 dead 0 lag 0
+        {created}
+        batch placed a ; placed a ; placed a        -> created 1 aggregate 1 | created 2 aggregate 2 | created 3 aggregate 3
+        {overtaken}
+        claim h orders/1                            -> stale
+        standing h                                  -> in flight 0 failed 0 dead 0 lag 0 stale 1
+    "
+        )
+    });
+}
