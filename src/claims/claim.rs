@@ -200,8 +200,7 @@ impl Claims<'_> {
                 _ if is_undone => again.push((index, request)),
                 Ok(verdict) => {
                     if matches!(verdict, ClaimVerdict::Stale) {
-                        let topic = &request.topic.topic.definition.id;
-                        self.stale.note(&request.key.handler, topic, request.key.sequence);
+                        self.stale.note(&request.key.handler, &request.topic, request.key.sequence);
                     }
                     answers.put(index, Ok(outcome(&request, &verdict, self.defaults())));
                 }
