@@ -372,8 +372,7 @@ impl Broker {
 
     async fn declare_topic(&self, declared: &NewTopic) -> Result<()> {
         if self.logs.default_ledger().registry().definition(&declared.id).is_some() {
-            let NewTopic { description, retention, idempotent_retention, on_payload_mismatch, .. } = declared.clone();
-            let change = TopicChange { description, retention, idempotent_retention, on_payload_mismatch };
+            let change = TopicChange::into_definition(declared);
             topics::change(&self.logs, &declared.id, change, ReplyRecorder::disabled()).await?;
         }
         topics::register(&self.logs, declared.clone(), ReplyRecorder::disabled()).await?;

@@ -196,16 +196,11 @@ impl Command for ChangeTopic {
     fn decide(&self, decision: &mut Decision<'_>) -> Result<Topic> {
         let registry = decision.registry();
         let known = registry.definition(&self.id).ok_or_else(|| Error::not_found("topic"))?;
-        let mut topic = known.clone();
-        let TopicChange { description, retention, idempotent_retention, on_payload_mismatch } = self.change.clone();
-        let definition = &mut topic.definition;
-        definition.description = description.or(definition.description.take());
-        definition.retention = retention.or(definition.retention.take());
-        definition.idempotent_retention = idempotent_retention.or(definition.idempotent_retention.take());
-        definition.on_payload_mismatch = on_payload_mismatch.or(definition.on_payload_mismatch);
+        let definition = self.change.clone().applied_to(known.definition.clone());
         let mut violations = Vec::new();
         check_words(definition.description.as_deref(), definition.idempotent_retention.as_ref(), &mut violations);
         refuse(violations)?;
+        let topic = Topic { definition, ..known.clone() };
         if topic != *known {
             let entry = match registry.placed(&self.id) {
                 Some(known) => {
@@ -219,6 +214,6 @@ impl Command for ChangeTopic {
     }
 
     fn bytes(&self) -> usize {
-        self.change.description.as_ref().map_or(0, String::len)
+        self.change.description.iter().flatten().map(String::len).sum()
     }
 }
