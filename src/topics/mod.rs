@@ -49,6 +49,27 @@ pub(crate) async fn register(
     }
 }
 
+/// Registers a topic that the configuration declares. One that exists is changed to its declaration: members that may change
+/// and are not declared get their defaults.
+pub(crate) async fn declare(logs: &Arc<Logs>, declared: NewTopic) -> Result<()> {
+    let refused = match register(logs, declared.clone(), ReplyRecorder::disabled()).await {
+        Err(error) if error.kind() == Kind::AlreadyExists => error,
+        registered => return registered.map(drop),
+    };
+    let known = logs.default_ledger().registry().definition(&declared.id).map(|known| fixed_members(&known.definition));
+    let known = known.ok_or(refused)?;
+    if known != fixed_members(&declared) {
+        let members = differing_members(&known, &fixed_members(&declared));
+        let detail = format!(
+            "The topic is registered with another {members}, which cannot change. Declare it as it is registered, or declare \
+            another name."
+        );
+        return Err(Error::new(Kind::AlreadyExists, detail));
+    }
+    let to_declared = TopicChange::into_definition(&declared);
+    change(logs, &declared.id, to_declared, ReplyRecorder::disabled()).await.map(drop)
+}
+
 /// Registers one of the broker's own topics in this log.
 pub(crate) async fn register_here(ledger: &Ledger, topic: NewTopic) -> Result<()> {
     ledger.submit(RegisterTopic(topic)).await.map(drop)
@@ -116,6 +137,13 @@ pub(crate) fn check(topic: &NewTopic, logs: &Logs) -> Result<Option<LogLocation>
     }
     refuse(violations)?;
     Ok(home)
+}
+
+/// A definition without the members that may change, and with the defaults of the others: two that are equal differ in nothing
+/// that cannot change.
+fn fixed_members(topic: &NewTopic) -> NewTopic {
+    let bare = TopicChange::into_definition(&NewTopic::new(topic.id.clone())).applied_to(topic.clone());
+    NewTopic { deduplicate_by: Some(rule_of(topic)), cleanup: Some(topic.cleanup.unwrap_or_default()), ..bare }
 }
 
 /// The rule by which a topic recognises duplicates.
