@@ -1,10 +1,14 @@
-//! Topics that the configuration declares, when the broker is opened on a log that knows them already.
+//! Topics and event types that the configuration declares, when the broker is opened on a log that knows them already.
 
-use crate::scenario::topic_id;
+use crate::scenario::{describe, topic_id, type_id};
 use contract::api::*;
-use contract::{CleanupPolicy, Error, NewTopic, Topic, TopicChange};
+use contract::{
+    CleanupPolicy, Error, EventType, EventTypeId, NewEvent, NewEventType, NewTopic, NewVersion, PublishOutcome,
+    SchemaVersion, Topic, TopicChange, VersionStatus,
+};
 use event_broker::{Broker, Config, OpenError, StorageConfig, SystemClock, opener};
 use log::{Log, MemoryLog};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -129,4 +133,93 @@ async fn a_broker_that_is_opened_again_after_an_incident_does_not_end_because_of
     drop(broker);
     // A broker that is started says what is wrong.
     assert!(Broker::open(config).await.is_err_and(|error| error.to_string().contains("`cleanup`")));
+}
+
+fn placed() -> EventTypeId {
+    type_id("placed").parse().unwrap()
+}
+
+fn version(text: &str, schema: Value) -> NewVersion {
+    NewVersion::json_schema(text.parse().unwrap(), schema)
+}
+
+/// A configuration with an event type of these versions.
+fn with_versions(versions: &[NewVersion]) -> Config {
+    let event_type = NewEventType { versions: versions.to_vec(), ..NewEventType::new(placed()) };
+    let mut config = Config { event_types: vec![event_type], ..Config::default() };
+    config.tenant.required = false;
+    config
+}
+
+fn versions() -> [NewVersion; 3] {
+    [
+        version("1.0", json!({"minimum": 5})),
+        version("1.1", json!({"minimum": 4})),
+        version("1.2", json!({"minimum": 3})),
+    ]
+}
+
+/// Every version with its status.
+async fn statuses(broker: &Broker) -> Vec<(String, VersionStatus)> {
+    let EventType { versions, .. } = broker.event_type(&placed()).await.unwrap();
+    versions.iter().map(|version| (version.definition.version.to_string(), version.status)).collect()
+}
+
+fn expected(statuses: &[VersionStatus]) -> Vec<(String, VersionStatus)> {
+    statuses.iter().enumerate().map(|(minor, status)| (format!("1.{minor}"), *status)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn brokers_that_are_started_together_with_one_more_declared_version_all_start() {
+    use VersionStatus::{Current, Deprecated};
+    let [first, second, third] = versions();
+    for _ in 0..20 {
+        let log = Arc::new(MemoryLog::new());
+        open_on(with_versions(std::slice::from_ref(&first)), &log).await.unwrap().close().await;
+        let config = with_versions(&[first.clone(), second.clone(), third.clone()]);
+        let started = (0..3).map(|_| {
+            let (config, log) = (config.clone(), Arc::clone(&log));
+            tokio::spawn(async move { open_on(config, &log).await })
+        });
+        for broker in started.collect::<Vec<_>>() {
+            let broker = broker.await.unwrap().unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(statuses(&broker).await, expected(&[Deprecated, Deprecated, Current]));
+            broker.close().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_declared_version_that_was_being_finalised_is_current_after_the_start() {
+    use VersionStatus::{Current, Deprecated};
+    let [first, second, _] = versions();
+    for draft in [second.clone(), version("1.1", json!({"minimum": 1}))] {
+        let log = Arc::new(MemoryLog::new());
+        let broker = open_on(with_versions(std::slice::from_ref(&first)), &log).await.unwrap();
+        broker.add_version(&placed(), draft).await.unwrap();
+        broker.close().await;
+        let broker = open_on(with_versions(&[first.clone(), second.clone()]), &log).await.unwrap();
+        assert_eq!(statuses(&broker).await, expected(&[Deprecated, Current]));
+        let known = broker.event_type(&placed()).await.unwrap();
+        assert_eq!(known.versions[1].definition, second);
+        let mut event = NewEvent::new(placed(), "test", RawValue::from_string("{}".to_owned()).unwrap());
+        event.subject = Some("a".to_owned());
+        event.data_version = Some(SchemaVersion { major: 1, minor: 1 }.to_string());
+        let published = broker.publish(event, None).await.unwrap_or_else(|error| panic!("{}", describe(&error)));
+        assert_eq!(published.outcome, PublishOutcome::Created);
+        broker.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_declared_version_that_was_deprecated_stays_so() {
+    let [first, second, _] = versions();
+    let log = Arc::new(MemoryLog::new());
+    let config = with_versions(&[first, second]);
+    let broker = open_on(config.clone(), &log).await.unwrap();
+    broker.deprecate_version(&placed(), SchemaVersion { major: 1, minor: 1 }).await.unwrap();
+    broker.close().await;
+    let broker = open_on(config, &log).await.unwrap();
+    assert_eq!(statuses(&broker).await, expected(&[VersionStatus::Deprecated; 2]));
+    broker.close().await;
 }
