@@ -104,13 +104,17 @@ pub(crate) fn list(
 ) -> Page<Topic> {
     let matching = registry.definitions().filter(|topic| {
         let NewTopic { id, internal, .. } = &topic.definition;
-        let fits = |pattern: &IdPattern| match pattern.is_exact() {
-            true => pattern.as_str() == id.as_str(),
-            false => pattern.matches(id.as_identifier()),
-        };
-        !internal && pattern.is_none_or(fits)
+        !internal && pattern.is_none_or(|pattern| is_selected(pattern, id))
     });
     Page::of(matching.cloned(), cursor, limit, |last| last.definition.id.to_string())
+}
+
+/// Whether a pattern in a list selects a topic: the topic itself, or those that match a pattern with a star.
+pub(crate) fn is_selected(pattern: &IdPattern, id: &TopicId) -> bool {
+    match pattern.is_exact() {
+        true => pattern.as_str() == id.as_str(),
+        false => pattern.matches(id.as_identifier()),
+    }
 }
 
 /// Lists the segments with a topic's events.
