@@ -221,7 +221,8 @@ impl Broker {
         topics::reopen_side_logs(&self.logs).await.map_err(OpenError::SideLog)?;
         topics::finish_removals(&self.logs).await;
         topics::close_unused_logs(&self.logs).await;
-        self.declare(declarations).await
+        // Boxed: the future of opening is moved by many callers.
+        Box::pin(self.declare(declarations)).await
     }
 
     /// Starts no more deliveries; [`Self::close`] waits some time for those in flight.
