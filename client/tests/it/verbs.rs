@@ -76,7 +76,7 @@ async fn registry(broker: &dyn EventBroker, said: &mut Said) -> Result<()> {
             Err(error) => said.0.push(refusal(&error)),
         }
     }
-    let change = TopicChange { description: Some("Three.".to_owned()), ..TopicChange::default() };
+    let change = TopicChange { description: Some(Some("Three.".to_owned())), ..TopicChange::default() };
     said.add(broker.change_topic(&other(), change).await?.definition);
     said.add(broker.topic(&other()).await?.definition);
     said.refused(broker.topic(&"gts.hx.core.events.topic.v1~vendor.none.v1".parse().unwrap()).await);

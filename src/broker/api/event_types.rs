@@ -3,11 +3,11 @@
 use super::BrokerWrites;
 use crate::broker::Broker;
 use crate::ledger::ReplyRecorder;
-use crate::types;
+use crate::{topics, types};
 use contract::api::{BoxFuture, EventTypeApi};
 use contract::{
     Cursor, EventType, EventTypeId, IdPattern, NewEventType, NewVersion, Page, RegisterOutcome, RegisteredVersion,
-    Result, SchemaVersion, TopicId,
+    Result, SchemaVersion,
 };
 
 impl BrokerWrites<'_> {
@@ -71,7 +71,7 @@ impl EventTypeApi for Broker {
     fn event_types<'a>(
         &'a self,
         pattern: Option<&'a IdPattern>,
-        topic: Option<&'a TopicId>,
+        topic: Option<&'a IdPattern>,
         cursor: Option<&'a Cursor>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Page<EventType>>> {
@@ -79,7 +79,7 @@ impl EventTypeApi for Broker {
             self.reader().check_limit(limit)?;
             let goes_there = |event_type: &NewEventType| {
                 let goes_to = self.policy.topic_of(&event_type.id, event_type.topic.as_ref());
-                topic.is_none() || topic == goes_to
+                topic.is_none_or(|pattern| goes_to.is_some_and(|id| topics::is_selected(pattern, id)))
             };
             Ok(types::list(&self.logs.default_ledger().registry(), pattern, goes_there, cursor, limit))
         })

@@ -32,6 +32,7 @@ mod slow_clients;
 mod standards;
 mod subscriptions;
 mod test_deliveries;
+mod topic_changes;
 mod topic_deletion;
 mod type_deletion;
 mod waiting;

@@ -345,9 +345,9 @@ impl ScenarioFixture {
 
     async fn change(&self, words: &CommandWords<'_>) -> Result<String> {
         let change = TopicChange {
-            description: words.get("description").map(str::to_owned),
-            retention: words.get("retention").map(str::parse).transpose()?,
-            idempotent_retention: words.get("window").map(str::parse).transpose()?,
+            description: words.get("description").map(|text| Some(text.to_owned())),
+            retention: words.get("retention").map(|text| text.parse().map(Some)).transpose()?,
+            idempotent_retention: words.get("window").map(|text| text.parse().map(Some)).transpose()?,
             on_payload_mismatch: None,
         };
         let topic = self.broker().change_topic(&topic_id(words.plain[0]), change).await?;

@@ -171,8 +171,7 @@ fn consumer() -> Consumer {
 }
 
 fn change() -> TopicChange {
-    let NewTopic { description, retention, idempotent_retention, on_payload_mismatch, .. } = all_members_of_a_topic();
-    TopicChange { description, retention, idempotent_retention, on_payload_mismatch }
+    TopicChange::into_definition(&all_members_of_a_topic())
 }
 
 #[tokio::test]
