@@ -91,7 +91,8 @@ async fn registry(broker: &dyn EventBroker, said: &mut Said) -> Result<()> {
     said.registered(broker.register_event_type(new_type.clone()).await?, show);
     said.registered(broker.register_event_type(new_type).await?, show);
     said.add(broker.event_type(&opened()).await?.definition);
-    said.page(&broker.event_types(None, Some(&other()), None, 10).await?, |it| it.definition.id.to_string());
+    let of_topic: IdPattern = other().to_string().parse().unwrap();
+    said.page(&broker.event_types(None, Some(&of_topic), None, 10).await?, |it| it.definition.id.to_string());
     let (first, second) = (SchemaVersion { major: 1, minor: 0 }, SchemaVersion { major: 2, minor: 0 });
     for version in [first, second] {
         let added = broker.add_version(&opened(), NewVersion::json_schema(version, json!({"type": "object"}))).await?;
