@@ -200,6 +200,17 @@ impl Ledger {
         }
     }
 
+    /// Refreshes after a refusal that may be due to something that another process has changed. Returns whether it did,
+    /// and the request is to be tried again.
+    pub async fn refresh_after(&self, refusal: &Error) -> Result<bool> {
+        let depends_on_state =
+            matches!(refusal.kind(), Kind::NotFound | Kind::Validation | Kind::InvalidState | Kind::AlreadyExists);
+        if !depends_on_state || !self.log.is_shared() {
+            return Ok(false);
+        }
+        self.refresh().await.map(|()| true)
+    }
+
     /// Submits a command and stores its reply in the same append, if its request has an idempotency key.
     ///
     /// If a reply is stored under the key already, nothing is decided: the error is [`Kind::IdempotencyKeyInFlight`]
