@@ -44,9 +44,7 @@ pub use state::claims::group_progress::GroupProgress;
 pub use state::claims::{
     ClaimKey, ClaimRow, ClaimRows, ClaimSlot, ClaimState, DecidedClaims, FinishedBy, lease_expired,
 };
-pub use state::consumers::{
-    ConsumerFilter, ConsumerRow, ConsumerRows, DecidedConsumers, GroupKey, GroupRow, consumer_bytes,
-};
+pub use state::consumers::{ConsumerFilter, ConsumerRow, ConsumerRows, DecidedConsumers, GroupKey, GroupRow};
 pub use state::dead_letters::{
     DeadLetterRange, DeadLetterRow, DeadLetterRows, DeadLetterSortKey, DecidedDeadLetters, StoredDeadLetter,
 };
