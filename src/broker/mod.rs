@@ -11,6 +11,8 @@ mod reclaim_tests;
 mod reclaiming;
 mod setup;
 mod slot;
+#[cfg(test)]
+mod stale_tests;
 mod supervisor;
 
 pub(crate) use api::BrokerWrites;
@@ -309,6 +311,7 @@ impl Broker {
 
     /// Removes a topic's events up to and including `through`; returns how many sequences were removed.
     pub async fn trim(&self, topic: &TopicId, through: Sequence) -> Result<u64> {
+        self.refresh().await?;
         let found = self.logs.find(topic)?;
         topics::trim(self.logs.ledger(&found.log), &found.topic, through).await
     }

@@ -16,7 +16,7 @@ impl BrokerWrites<'_> {
         subscription: NewSubscription,
         recorder: ReplyRecorder<SubscriptionRow>,
     ) -> Result<(SubscriptionRow, SubscriptionWithSecret)> {
-        self.0.subscriptions(None).create_keeping(subscription, recorder).await
+        self.refreshed().await?.subscriptions(None).create_keeping(subscription, recorder).await
     }
 
     pub(crate) async fn change_subscription(
@@ -25,8 +25,7 @@ impl BrokerWrites<'_> {
         change: SubscriptionChange,
         recorder: ReplyRecorder<Subscription>,
     ) -> Result<Subscription> {
-        self.0.refresh().await?;
-        self.0.subscriptions(None).change(id, change, recorder).await
+        self.refreshed().await?.subscriptions(None).change(id, change, recorder).await
     }
 
     pub(crate) async fn delete_subscription(
@@ -35,8 +34,7 @@ impl BrokerWrites<'_> {
         by: Option<&ProducerId>,
         recorder: ReplyRecorder<()>,
     ) -> Result<()> {
-        self.0.refresh().await?;
-        self.0.subscriptions(by).delete(id, recorder).await
+        self.refreshed().await?.subscriptions(by).delete(id, recorder).await
     }
 
     pub(crate) async fn pause_subscription(
@@ -46,8 +44,7 @@ impl BrokerWrites<'_> {
         by: Option<&ProducerId>,
         recorder: ReplyRecorder<Subscription>,
     ) -> Result<Subscription> {
-        self.0.refresh().await?;
-        self.0.subscriptions(by).pause(id, reason, recorder).await
+        self.refreshed().await?.subscriptions(by).pause(id, reason, recorder).await
     }
 
     pub(crate) async fn resume_subscription(
@@ -55,8 +52,7 @@ impl BrokerWrites<'_> {
         id: &str,
         recorder: ReplyRecorder<Subscription>,
     ) -> Result<Subscription> {
-        self.0.refresh().await?;
-        self.0.subscriptions(None).resume(id, recorder).await
+        self.refreshed().await?.subscriptions(None).resume(id, recorder).await
     }
 
     pub(crate) async fn close_breaker(
@@ -65,8 +61,7 @@ impl BrokerWrites<'_> {
         by: Option<&ProducerId>,
         recorder: ReplyRecorder<Subscription>,
     ) -> Result<Subscription> {
-        self.0.refresh().await?;
-        self.0.subscriptions(by).close_breaker(id, recorder).await
+        self.refreshed().await?.subscriptions(by).close_breaker(id, recorder).await
     }
 
     pub(crate) async fn rotate_secret(
@@ -75,8 +70,7 @@ impl BrokerWrites<'_> {
         rotation: SecretRotation,
         recorder: ReplyRecorder<NewSecret>,
     ) -> Result<NewSecret> {
-        self.0.refresh().await?;
-        self.0.subscriptions(None).rotate(id, rotation, recorder).await
+        self.refreshed().await?.subscriptions(None).rotate(id, rotation, recorder).await
     }
 
     pub(crate) async fn replay_subscription(
@@ -85,8 +79,7 @@ impl BrokerWrites<'_> {
         replay: NewReplay,
         recorder: ReplyRecorder<ReplayOutcome>,
     ) -> Result<ReplayOutcome> {
-        self.0.refresh().await?;
-        self.0.subscriptions(None).replay(id, replay, recorder).await
+        self.refreshed().await?.subscriptions(None).replay(id, replay, recorder).await
     }
 }
 
