@@ -11,8 +11,6 @@ mod reclaim_tests;
 mod reclaiming;
 mod setup;
 mod slot;
-#[cfg(test)]
-mod stale_tests;
 mod supervisor;
 
 pub(crate) use api::BrokerWrites;

@@ -18,6 +18,8 @@ mod events;
 mod handlers;
 mod pools;
 mod projections;
+#[cfg(test)]
+mod stale_tests;
 mod subscriptions;
 mod topics;
 

@@ -1,7 +1,7 @@
 //! Several brokers on one log, one of which has not heard of what another one has just acknowledged: its verbs act on it
 //! all the same.
 
-use super::Broker;
+use crate::broker::Broker;
 use crate::clock::SystemClock;
 use crate::config::Config;
 use contract::api::*;
