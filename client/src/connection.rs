@@ -6,6 +6,7 @@
 //!   or what the broker refused. Whether a request is repeated is the caller's choice.
 
 use crate::path::encode_identifier;
+pub use crate::response::suspected_pointers;
 use bytes::Bytes;
 use contract::{Error, Kind, Result};
 use reqwest::header::{HeaderMap, RETRY_AFTER};

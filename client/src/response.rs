@@ -9,6 +9,7 @@ use contract::{
     SubscriptionWithSecret, Timestamp,
 };
 use reqwest::StatusCode;
+use reqwest::header::HeaderMap;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -85,6 +86,8 @@ struct BatchItem<'a> {
     payload_mismatch: bool,
     #[serde(default)]
     deprecated: bool,
+    #[serde(default)]
+    secret_suspected: Vec<String>,
 }
 
 /// The results of a batch of events.
@@ -96,13 +99,32 @@ pub(crate) fn batch(body: &Bytes) -> Result<BatchOutcome> {
     }
     let DataBody { data: BatchResults { results } } = serde_json::from_slice(body).map_err(unreadable)?;
     let published = |one: BatchItem<'_>| {
-        let BatchItem { status, event, error, payload_mismatch, deprecated } = one;
+        let BatchItem { status, event, error, payload_mismatch, deprecated, secret_suspected } = one;
         let Some(event) = event else { return Err(refused(status, error)) };
         let outcome =
             if status == 201 { PublishOutcome::Created } else { PublishOutcome::Duplicate { payload_mismatch } };
-        Ok(PublishedEvent { event: stored_event(body.slice_ref(event.get().as_bytes()))?, outcome, deprecated })
+        let event = stored_event(body.slice_ref(event.get().as_bytes()))?;
+        Ok(PublishedEvent { event, outcome, deprecated, secret_suspected })
     };
     Ok(results.into_iter().map(published).collect())
+}
+
+/// The JSON pointers in the header `Secret-Suspected` of a response: where the submission seems to contain a secret.
+#[must_use]
+pub fn suspected_pointers(headers: &HeaderMap) -> Vec<String> {
+    let value = headers.get("secret-suspected").and_then(|value| value.to_str().ok());
+    value.map(|value| value.split(", ").map(percent_decoded).collect()).unwrap_or_default()
+}
+
+fn percent_decoded(text: &str) -> String {
+    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
+    while let Some((first, behind)) = rest.split_first() {
+        let digits = behind.get(..2).filter(|_| *first == b'%').and_then(|digits| std::str::from_utf8(digits).ok());
+        let decoded = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(decoded.unwrap_or(*first));
+        rest = if decoded.is_some() { behind.get(2..).unwrap_or_default() } else { behind };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// The results of a batch, which must be as many as its items.

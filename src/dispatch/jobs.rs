@@ -11,6 +11,7 @@ use crate::events::EventReader;
 use crate::filters::FilterStats;
 use crate::ledger::{JobKey, JobRow, JobSlot, LaneProgress, Ledger, ReplayRow, SubscriptionRow, TaskRow, read_failed};
 use crate::logs::Logs;
+use crate::secrets::SecretGuard;
 use crate::subscriptions::SecretVault;
 use contract::{DispatchJob, Error, Position, ProducerId, Result, Sequence};
 use log::{LogError, ReadLimit, ReadRange, Record, RecordHeader, TopicNumber};
@@ -24,6 +25,7 @@ pub(crate) struct DispatchJobs<'a> {
     pub(crate) logs: &'a Logs,
     pub(crate) reader: EventReader<'a>,
     pub(crate) vault: &'a SecretVault,
+    pub(crate) secrets: &'a SecretGuard,
     pub(crate) context: &'a DispatchContext,
     pub(crate) by: Option<&'a ProducerId>,
 }

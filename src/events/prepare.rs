@@ -4,10 +4,12 @@
 //! of the definitions that were used are recorded, so that the decision can detect a stale preparation.
 
 use super::import::{CopyLock, ImportedKeys};
+use super::outcome::SubmissionNotes;
 use super::{cloud_event_id, envelope, fingerprint};
 use crate::config::{Config, TopicRoute, UnregisteredPolicy, likely_name};
 use crate::ledger::{EventDraft, RegisteredTopic, RegisteredType, Registry};
 use crate::logs::{LocatedTopic, LogRef, Logs};
+use crate::secrets::{InspectedParts, Inspection, SecretGuard};
 use crate::types::{SchemaCompiler, versions};
 use contract::{
     AggregateSequence, Error, EventTypeId, Kind, MediaType, NewEvent, Position, ProducerId, Result, SchemaVersion,
@@ -25,6 +27,7 @@ pub(crate) struct PublishRules {
     pub(crate) schemas: SchemaCompiler,
     /// Serialises imports of republished copies.
     pub(crate) import_copies: CopyLock,
+    pub(crate) secrets: SecretGuard,
 }
 
 impl PublishRules {
@@ -53,8 +56,8 @@ pub(crate) struct PreparedEvent {
     pub(crate) event_type: EventTypeId,
     /// Why it is refused, unless it is a duplicate: the stored event was valid by the rules of its time.
     pub(crate) refusal: Option<Error>,
-    /// Whether its schema version is deprecated.
-    pub(crate) deprecated: bool,
+    /// What the response says about it.
+    pub(super) notes: SubmissionNotes,
     /// The keys of a line of an export.
     pub(crate) imported: Option<Box<ImportedKeys>>,
 }
@@ -103,6 +106,8 @@ pub(super) struct PrepareContext<'a> {
     pub(super) logs: &'a Logs,
     /// The registry of the default log, which has all event types.
     pub(super) registry: &'a Registry,
+    /// Which parts of events are searched for secrets.
+    pub(super) inspected: InspectedParts,
 }
 
 /// Checks an event, and writes everything of it that does not depend on its place in the log.
@@ -134,8 +139,14 @@ pub(super) fn prepare(
         Err(error) if !known.is_some_and(|known| may_have_changed(known)) => return Err(here(error).into()),
         checked => checked,
     };
+    let inspection = match &checked {
+        Ok(_) => policy.secrets.inspect_event(found.topic.topic.definition.secrets.unwrap_or_default(), event, &data, context.inspected),
+        Err(_) => Inspection::default(),
+    };
     let mut prepared = build(event, producer, known, found, (&data, text), &checked);
-    if let Err(error) = checked {
+    prepared.notes.secret_suspected = inspection.suspected;
+    // The topic's policy and the guard's rules may have changed since a stored event was accepted.
+    if let Some(error) = checked.err().or(inspection.refusal) {
         if prepared.draft.idempotency.is_none() && prepared.imported.is_none() {
             let topic = Some((prepared.place, prepared.topic.number));
             return Err(PublishRefusal { error, topic }.into());
@@ -167,7 +178,7 @@ pub(super) fn refuse_unread(context: PrepareContext<'_>, unread: &UnreadableEven
 /// The topic that an event would be stored in; `None` if it is refused before that is known.
 pub(crate) fn destination(policy: &PublishRules, logs: &Logs, event: &NewEvent) -> Option<LocatedTopic> {
     let registry = &logs.default_ledger().registry();
-    let context = PrepareContext { policy, logs, registry };
+    let context = PrepareContext { policy, logs, registry, inspected: InspectedParts::None };
     let known = context.find_type(&event.event_type).ok()?;
     context.find_topic(&event.event_type, event.topic.as_ref(), known).ok()
 }
@@ -419,7 +430,10 @@ fn build(
         type_defined_at: known.map(|known| known.defined_at),
         event_type: event.event_type.clone(),
         refusal: None,
-        deprecated: checked.as_ref().is_ok_and(|checked| checked.deprecated),
+        notes: SubmissionNotes {
+            deprecated: checked.as_ref().is_ok_and(|checked| checked.deprecated),
+            secret_suspected: Vec::new(),
+        },
         imported,
     }
 }

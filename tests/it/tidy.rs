@@ -26,6 +26,7 @@ const LAYERS: [&[&str]; 8] = [
     &["config"],
     &["logs"],
     &[
+        "secrets",
         "filters",
         "types",
         "events",
