@@ -140,7 +140,12 @@ pub(super) fn prepare(
         checked => checked,
     };
     let inspection = match &checked {
-        Ok(_) => policy.secrets.inspect_event(found.topic.topic.definition.secrets.unwrap_or_default(), event, &data, context.inspected),
+        Ok(_) => policy.secrets.inspect_event(
+            found.topic.topic.definition.secrets.unwrap_or_default(),
+            event,
+            &data,
+            context.inspected,
+        ),
         Err(_) => Inspection::default(),
     };
     let mut prepared = build(event, producer, known, found, (&data, text), &checked);

@@ -55,9 +55,7 @@ async fn create(mut request: ApiRequest) -> HandlerResult<Reply> {
     let location = |row: &Subscription| format!("/v1/subscriptions/{}", row.id);
     request
         .respond_with(
-            move |row| {
-                with_suspected(Reply::created(&new_view(row), &location(&new_view(row))), &stored_suspected)
-            },
+            move |row| with_suspected(Reply::created(&new_view(row), &location(&new_view(row))), &stored_suspected),
             |recorder| async {
                 let (row, answer) = request.writes().create_subscription(new, recorder).await?;
                 *made.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);

@@ -9,7 +9,7 @@ const RUN_BYTES_MAX: usize = 128;
 const BITS_MIN: f64 = 4.0;
 /// How many of the neighbours must be of different kinds (capital, small letter, digit). In a random text of base 62 it
 /// is about 0.62, in words far less.
-const CHANGES_MIN: f64 = 0.4;
+const CHANGES_MIN: f64 = 0.45;
 /// Names of members whose values are random and no secrets.
 const HASH_NAMES: &[&str] = &[
     "hash",
@@ -45,25 +45,24 @@ fn is_in_run(text: &[u8], at: usize) -> bool {
     text.get(at).is_some_and(|byte| IN_RUN.get(usize::from(*byte)).copied().unwrap_or(false))
 }
 
-/// The first random run at or after `from`. Of a text without long runs only every 24th character is looked at.
-pub(super) fn random_run(text: &[u8]) -> Option<(usize, usize)> {
+/// Whether a text has a random run. Of a text without long runs only every 24th character is looked at.
+pub(super) fn has_random_run(text: &[u8]) -> bool {
     let (mut start, mut probe) = (0, RUN_BYTES_MIN - 1);
     while probe < text.len() {
-        // A run that contains `start..` and reaches `probe` has no gap between them.
         match (start..=probe).rev().find(|at| !is_in_run(text, *at)) {
             Some(gap) => start = gap + 1,
             None => {
                 let more = (probe + 1..text.len()).take_while(|at| is_in_run(text, *at)).count();
                 let end = probe + 1 + more;
                 if text.get(start..end).is_some_and(is_random) {
-                    return Some((start, end));
+                    return true;
                 }
                 start = end + 1;
             }
         }
         probe = start + RUN_BYTES_MIN - 1;
     }
-    None
+    false
 }
 
 /// Whether a value is random enough to be a key, in a member of this name.
@@ -74,7 +73,7 @@ pub(super) fn is_suspicious(name: Option<&str>, value: &str) -> bool {
     let is_hash = ["sha1-", "sha256", "sha384", "sha512", "md5", "w/\"", "data:"]
         .iter()
         .any(|hash| value_lower.starts_with(hash));
-    !names_hash && !is_hash && random_run(value.as_bytes()).is_some()
+    !names_hash && !is_hash && has_random_run(value.as_bytes())
 }
 
 fn is_random(run: &[u8]) -> bool {

@@ -38,6 +38,11 @@ impl SecretRule {
         if is_inside {
             return None;
         }
+        self.end_of_body(text, literal_end)
+    }
+
+    /// The same, whatever is before the literal.
+    pub(super) fn end_of_body(&self, text: &[u8], literal_end: usize) -> Option<usize> {
         (self.body)(text.get(literal_end..)?).map(|bytes| literal_end + bytes)
     }
 }

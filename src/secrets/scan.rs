@@ -31,31 +31,42 @@ pub(super) struct SecretMatch {
 
 /// The first match of a rule at or after `from`, in a text that is not escaped.
 pub(super) fn find(text: &str, from: usize) -> Option<SecretMatch> {
-    let literals = LITERALS.as_ref()?;
     let bytes = text.as_bytes();
-    let mut from = from;
-    while from < bytes.len() {
-        let hit = literals.automaton.find(Input::new(bytes).range(from..))?;
-        from = hit.end();
-        let Some(rule) = literals.rules.get(hit.pattern().as_usize()).copied().flatten() else { continue };
-        if let Some(end) = rule.end_of(bytes, hit.start(), hit.end()) {
-            return Some(SecretMatch { rule, start: hit.start(), end });
-        }
-    }
-    None
+    literals_from(bytes, from).find_map(|(rule, start, literal_end)| {
+        let rule = rule?;
+        rule.end_of(bytes, start, literal_end).map(|end| SecretMatch { rule, start, end })
+    })
 }
 
-/// Whether JSON text may hold a secret: `false` is certain, if the text is valid. An escape that could hide one counts as one.
+/// Whether JSON text may hold a secret: `false` is certain. An escape that could hide one counts as one.
 pub(super) fn may_hold_secret(json: &str) -> bool {
-    let Some(literals) = LITERALS.as_ref() else { return false };
     let bytes = json.as_bytes();
-    let is_secret = |hit: aho_corasick::Match| match literals.rules.get(hit.pattern().as_usize()).copied().flatten() {
-        Some(rule) => rule.end_of(bytes, hit.start(), hit.end()).is_some(),
-        None => names::is_secret_member(bytes, hit.end()),
+    let is_secret = |(rule, start, literal_end): (Option<&SecretRule>, usize, usize)| match rule {
+        // The letter of an escape such as `\n` is not part of the text.
+        Some(rule) if is_escape(bytes, start) => rule.end_of_body(bytes, literal_end).is_some(),
+        Some(rule) => rule.end_of(bytes, start, literal_end).is_some(),
+        None => names::is_secret_member(bytes, literal_end),
     };
-    has_hiding_escape(json)
-        || literals.automaton.find_iter(bytes).any(is_secret)
-        || entropy::random_run(bytes).is_some()
+    has_hiding_escape(json) || literals_from(bytes, 0).any(is_secret) || entropy::has_random_run(bytes)
+}
+
+/// The literals in a text, with their rules, begins and ends. The search for the next one begins inside the last one, which it may
+/// overlap.
+fn literals_from(
+    bytes: &[u8],
+    mut from: usize,
+) -> impl Iterator<Item = (Option<&'static SecretRule>, usize, usize)> + '_ {
+    std::iter::from_fn(move || {
+        let literals = LITERALS.as_ref().filter(|_| from < bytes.len())?;
+        let hit = literals.automaton.find(Input::new(bytes).range(from..))?;
+        from = hit.start() + 1;
+        Some((literals.rules.get(hit.pattern().as_usize()).copied().flatten(), hit.start(), hit.end()))
+    })
+}
+
+/// Whether the two characters before `at` are an escape of JSON.
+fn is_escape(bytes: &[u8], at: usize) -> bool {
+    at.checked_sub(2).and_then(|before| bytes.get(before)) == Some(&b'\\')
 }
 
 /// Whether a text has `\u` or `\/`: only these spell a character of a rule differently.

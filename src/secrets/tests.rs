@@ -18,7 +18,7 @@ const SECRETS: &[(&str, &str)] = &[
     ("private-key", "-----BEGIN |PRIVATE KEY-----"),
     ("private-key", "-----BEGIN |OPENSSH PRIVATE KEY-----"),
     ("private-key", "-----BEGIN |PGP PRIVATE KEY BLOCK-----"),
-    ("event-broker-key", "ebk_|a1B2c3D4e5_|abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNO-_|0a1b2c"),
+    ("event-broker-key", "ebk_|a1B2c3D4e5_|abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOP-_|0a1b2c"),
     ("aws-access-key", "AKIA|IOSFODNN7EXAMPLE"),
     ("aws-access-key", "the key is ASIA|Y34FZKBOKMUTVV7A."),
     ("github-token", "ghp_|zQWBuTSOoRi4A9spHcVY5ncnsDkxkJ0mLq17"),
@@ -232,12 +232,19 @@ fn escapes_hide_nothing() {
 #[test]
 fn no_literal_hides_another() {
     let literals: Vec<_> = RULES.iter().flat_map(|rule| rule.literals).chain(names::NAME_ENDS).collect();
-    for (one, other) in literals.iter().flat_map(|one| literals.iter().map(move |other| (one, other))) {
-        let is_hidden = |at: &usize| one.get(*at..).is_some_and(|rest| other.starts_with(rest));
-        let overlap = (1..one.len()).find(is_hidden);
-        assert_eq!(overlap, None, "a search that finds {one} misses {other}");
-        assert!(one == other || !one.contains(*other), "{one} contains {other}");
+    for (index, one) in literals.iter().enumerate() {
+        for (_, other) in literals.iter().enumerate().filter(|(at, _)| *at != index) {
+            assert!(
+                !one.starts_with(**other),
+                "of {one} and {other}, which begin at the same place, only one is found"
+            );
+        }
     }
+    // Overlapping ones are all found.
+    let key = sample("AKIA|IOSFODNN7EXAMPLE");
+    assert_eq!(rule_of(&format!("://{key}")), Some("aws-access-key"));
+    assert_eq!(rule_of(&sample("------BEGIN |PRIVATE KEY-----")), None, "six dashes are no head");
+    assert_eq!(rule_of(&format!("eyJ {key}")), Some("aws-access-key"));
 }
 
 #[test]
@@ -356,12 +363,12 @@ fn findings_are_bounded_and_a_certain_one_is_never_left_out() {
 
 #[test]
 fn hostile_texts_are_searched_in_linear_time() {
-    // A mebibyte of each beginning: quadratic work would take minutes.
+    // If each beginning were searched to the end of the text, this would take minutes.
     for rule in RULES {
         for literal in rule.literals {
-            for filling in ["", "-", "a", "\n", "0123456789012345678901234"] {
-                let mut text = String::with_capacity(1 << 20);
-                while text.len() < 1 << 18 {
+            for filling in ["", "-", "a1"] {
+                let mut text = String::with_capacity(1 << 16);
+                while text.len() < 1 << 16 {
                     write!(text, "{literal}{filling}").unwrap();
                 }
                 let _ = redact(&text);

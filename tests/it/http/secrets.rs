@@ -78,7 +78,8 @@ async fn a_refusal_names_the_rule_and_the_place_and_never_the_value() {
     sent["subject"] = json!(KEY);
     sent["context"] = json!({"note": format!("use {KEY}")});
     let problem = expect_problem(server.post("/v1/events", &sent).await, 422, "EVENT_BROKER_VALIDATION_ERROR");
-    let errors: Vec<_> = problem["errors"].as_array().unwrap().iter().map(|it| it["pointer"].as_str().unwrap()).collect();
+    let errors: Vec<_> =
+        problem["errors"].as_array().unwrap().iter().map(|it| it["pointer"].as_str().unwrap()).collect();
     assert_eq!(errors, ["/subject", "/context/note", "/data/aws/key", "/data/keys"]);
     assert!(problem["errors"][0]["detail"].as_str().unwrap().contains("aws-access-key"), "{problem}");
     assert!(!problem.to_string().contains(KEY), "{problem}");
@@ -106,13 +107,17 @@ async fn cloud_events_and_imports_are_inspected_like_events() {
         request.body(event.to_string()).send()
     };
     let flagged = send(cloud_event(CREATED, "ce-1")).await.unwrap();
-    assert_eq!((flagged.status().as_u16(), &flagged.headers()["secret-suspected"]), (201, &"/data/key".parse().unwrap()));
+    assert_eq!(
+        (flagged.status().as_u16(), &flagged.headers()["secret-suspected"]),
+        (201, &"/data/key".parse().unwrap())
+    );
     let refused = send(cloud_event(RULED, "ce-2")).await.unwrap();
     let problem: Value = refused.json().await.unwrap();
     assert_eq!((&problem["status"], &problem["errors"][0]["pointer"]), (&json!(422), &json!("/data/key")));
     let lines = [event_with(RULED, json!({"key": KEY})), event(RULED, "s-2"), event_with(CREATED, json!({"key": KEY}))];
     let body: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    let report = ask(&server, "POST", "/v1/events:import", &[("content-type", "application/x-ndjson")], body.as_bytes());
+    let report =
+        ask(&server, "POST", "/v1/events:import", &[("content-type", "application/x-ndjson")], body.as_bytes());
     let report = String::from_utf8(report.body).unwrap();
     let rows: Vec<Value> = report.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((&rows[0]["line"], &rows[0]["error"]["errors"][0]["pointer"]), (&json!(1), &json!("/data/key")));
@@ -144,7 +149,8 @@ async fn the_error_of_a_handler_is_stored_without_secrets() {
     let server = server(&[]).await;
     assert_eq!(server.post("/v1/events", &event(CREATED, "a")).await.0, 201);
     let taken = claim(&server, "billing", 1).await;
-    let error = json!({"class": "Refused", "message": format!("key {KEY} of postgres://app:s3cr3t-word@db/orders is wrong")});
+    let error =
+        json!({"class": "Refused", "message": format!("key {KEY} of postgres://app:s3cr3t-word@db/orders is wrong")});
     let (status, dead) = say(&server, &taken, "fail", &json!({"error": error, "retryable": false})).await;
     assert_eq!(status, 200);
     let expected = "key ‹aws-access-key› of postgres‹url-password›db/orders is wrong";
@@ -174,7 +180,9 @@ async fn a_dead_letter_is_redriven_with_its_old_data_and_not_with_a_new_secret()
     let (status, redriven) = server.post(&redrive, &json!({"override": {"newEventId": true}})).await;
     assert_eq!(status, 200, "{redriven}");
     let produced = json!({"events": [event_with(RULED, json!({"key": KEY}))]});
-    let taken = server.post("/v1/claims", &json!({"handler": "billing", "topic": STRICT, "sequence": 2})).await.1["claim"].take();
+    let taken =
+        server.post("/v1/claims", &json!({"handler": "billing", "topic": STRICT, "sequence": 2})).await.1["claim"]
+            .take();
     let refused = say(&server, &taken, "done", &produced).await;
     let problem = expect_problem(refused, 422, "EVENT_BROKER_VALIDATION_ERROR");
     assert_eq!(problem["errors"][0]["pointer"], "/events/0/data/key");
@@ -183,9 +191,7 @@ async fn a_dead_letter_is_redriven_with_its_old_data_and_not_with_a_new_secret()
 #[tokio::test]
 async fn headers_of_subscriptions_and_payloads_of_tasks_are_inspected() {
     let server = server(&super::subscriptions::PRIVATE).await;
-    let subscription = |code: &str, topic: &str, value: &str| {
-        json!({"code": code, "topic": topic, "target": "http://127.0.0.1:9/hook", "headers": {"x-note": value}})
-    };
+    let subscription = |code: &str, topic: &str, value: &str| json!({"code": code, "topic": topic, "target": "http://127.0.0.1:9/hook", "headers": {"x-note": value}});
     let (status, headers, made) = published(&server, "/v1/subscriptions", &subscription("flagged", TOPIC, KEY)).await;
     assert_eq!((status, &headers["secret-suspected"]), (201, &"/headers/x-note".parse().unwrap()), "{made}");
     let refused = server.post("/v1/subscriptions", &subscription("refused", STRICT, KEY)).await;

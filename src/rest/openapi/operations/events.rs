@@ -50,11 +50,14 @@ fn publish(bounds: &DocumentLimits) -> OperationSpec {
                 .of(CLOUD_EVENT, "CloudEvent", examples::cloud_event())
                 .of(CLOUD_EVENTS, "CloudEvents", json!([examples::cloud_event()])),
         )
-        .response(201, ResponseSpec::json("Stored.", "Event", examples::event()).with(&[
-            "Location",
-            "Deprecation",
-            "Secret-Suspected",
-        ]))
+        .response(
+            201,
+            ResponseSpec::json("Stored.", "Event", examples::event()).with(&[
+                "Location",
+                "Deprecation",
+                "Secret-Suspected",
+            ]),
+        )
         .response(
             200,
             ResponseSpec::json(stored, "Event", examples::event()).with(&[

@@ -6,8 +6,8 @@ use contract::{
     Actor, ActorType, AggregateSequence, CleanupPolicy, Consumer, ConsumerGroup, Cursor, DeduplicateBy, Distribution,
     Event, EventCount, EventType, Generation, IdPattern, Identifier, IsoDuration, Kind, NewCheckpoint, NewConsumer,
     NewEvent, NewEventType, NewProjection, NewTopic, NewVersion, Offset, PayloadMismatch, Position, Projection,
-    RegisteredVersion, RepublishRequest, SchemaTarget, SecretPolicy, SchemaType, SchemaVersion, Segment, Sequence, StreamingOptions,
-    StreamingSetting, Timestamp, Topic, TopicChange, TrimRequest, VersionStatus,
+    RegisteredVersion, RepublishRequest, SchemaTarget, SchemaType, SchemaVersion, SecretPolicy, Segment, Sequence,
+    StreamingOptions, StreamingSetting, Timestamp, Topic, TopicChange, TrimRequest, VersionStatus,
 };
 use contract::{
     BulkResolveRequest, Claim, ClaimAttempt, ClaimCompletion, ClaimError, ClaimFailure, ClaimOrder, ClaimOutcome,
@@ -172,7 +172,8 @@ fn consumer() -> Consumer {
 }
 
 fn change() -> TopicChange {
-    let NewTopic { description, retention, idempotent_retention, on_payload_mismatch, secrets, .. } = all_members_of_a_topic();
+    let NewTopic { description, retention, idempotent_retention, on_payload_mismatch, secrets, .. } =
+        all_members_of_a_topic();
     TopicChange { description, retention, idempotent_retention, on_payload_mismatch, secrets }
 }
 
