@@ -7,6 +7,7 @@
 
 mod caller_context;
 pub(crate) mod cloud_event_id;
+mod data_check;
 mod envelope;
 mod fingerprint;
 mod import;

@@ -29,7 +29,7 @@ pub(crate) enum InspectedParts {
 
 /// The result of an inspection.
 #[derive(Debug, Default)]
-pub(crate) struct Inspection {
+pub(crate) struct SecretInspection {
     /// Why the submission is refused.
     pub(crate) refusal: Option<Error>,
     /// The pointers to what is suspected.
@@ -49,9 +49,9 @@ impl SecretGuard {
         event: &NewEvent,
         data: &Value,
         parts: InspectedParts,
-    ) -> Inspection {
+    ) -> SecretInspection {
         if parts == InspectedParts::None || self.ignores(policy) {
-            return Inspection::default();
+            return SecretInspection::default();
         }
         let mut findings = SecretFindings::default();
         if parts == InspectedParts::All {
@@ -89,9 +89,9 @@ impl SecretGuard {
     }
 
     /// Decides what findings lead to.
-    fn judge(&self, policy: SecretPolicy, findings: SecretFindings) -> Inspection {
+    fn judge(&self, policy: SecretPolicy, findings: SecretFindings) -> SecretInspection {
         if findings.is_empty() {
-            return Inspection::default();
+            return SecretInspection::default();
         }
         let is_refused = |rule: &SecretRule| {
             rule.may_reject && policy == SecretPolicy::Reject || rule.always_rejected && self.requires_authentication
@@ -104,12 +104,12 @@ impl SecretGuard {
         }
         refused.iter().for_each(|found| self.count(found.rule, true));
         if !refused.is_empty() {
-            return Inspection { refusal: Some(refusal(&refused)), suspected: Vec::new() };
+            return SecretInspection { refusal: Some(refusal(&refused)), suspected: Vec::new() };
         }
         flagged.iter().for_each(|found| self.count(found.rule, false));
         let mut suspected: Vec<_> = flagged.into_iter().map(|found| found.pointer).collect();
         suspected.dedup();
-        Inspection { refusal: None, suspected }
+        SecretInspection { refusal: None, suspected }
     }
 
     /// Counts a finding. The log gets a line for the first, the second, the fourth and so on: whoever publishes must not be

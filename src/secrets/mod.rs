@@ -19,5 +19,5 @@ mod scan;
 mod tests;
 mod walk;
 
-pub(crate) use guard::{InspectedParts, Inspection, SecretGuard, suspected_headers, suspected_payload};
+pub(crate) use guard::{InspectedParts, SecretGuard, SecretInspection, suspected_headers, suspected_payload};
 pub(crate) use redact::redact;

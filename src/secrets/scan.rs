@@ -7,18 +7,18 @@ use aho_corasick::{AhoCorasick, Input, MatchKind};
 use std::sync::LazyLock;
 
 /// The literals, and the rule of each; `None` for the end of a member's name.
-struct Literals {
+struct RuleLiterals {
     automaton: AhoCorasick,
     rules: Vec<Option<&'static SecretRule>>,
 }
 
 /// A constant that is computed at the first use. If the automaton could not be built, it would find nothing; a test sees that it
 /// is built.
-static LITERALS: LazyLock<Option<Literals>> = LazyLock::new(|| {
+static LITERALS: LazyLock<Option<RuleLiterals>> = LazyLock::new(|| {
     let of_rules = RULES.iter().flat_map(|rule| rule.literals.iter().map(move |literal| (*literal, Some(rule))));
     let (texts, rules): (Vec<_>, Vec<_>) = of_rules.chain(NAME_ENDS.iter().map(|end| (*end, None))).unzip();
     let automaton = AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(texts).ok()?;
-    Some(Literals { automaton, rules })
+    Some(RuleLiterals { automaton, rules })
 });
 
 /// A match of a rule.
