@@ -79,8 +79,16 @@ pub(super) enum PublishDecision {
 
 /// The decision on one event.
 pub(super) enum EventOutcome {
-    New { record: Record, notes: SubmissionNotes },
-    Before { place: EventLocation, payload_mismatch: bool, notes: SubmissionNotes, event: Option<Arc<Result<StoredEvent>>> },
+    New {
+        record: Record,
+        notes: SubmissionNotes,
+    },
+    Before {
+        place: EventLocation,
+        payload_mismatch: bool,
+        notes: SubmissionNotes,
+        event: Option<Arc<Result<StoredEvent>>>,
+    },
 }
 
 /// Where an event was stored.

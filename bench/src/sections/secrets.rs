@@ -41,14 +41,14 @@ pub(crate) fn measure(run: &mut Run<'_>, report: &mut Report) -> Outcome {
 async fn publish(store: &Store, secrets: SecretPolicy, data: &str, (number, events): (&mut u64, u64)) -> Outcome<f64> {
     store.broker.change_topic(&topic()?, TopicChange { secrets: Some(secrets), ..TopicChange::default() }).await?;
     let maker = Maker::new(Aggregates::Distinct)?;
-    let before = usage::cpu_seconds();
+    let before = usage::cpu_time();
     for _ in 0..events {
         let mut event = maker.event(*number)?;
         event.data = RawValue::from_string(data.to_owned())?;
         store.broker.publish(event, None).await?;
         *number += 1;
     }
-    Ok((usage::cpu_seconds() - before) / events as f64)
+    Ok(usage::cpu_time().saturating_sub(before).as_secs_f64() / events as f64)
 }
 
 /// `data` as shops send it: ids, names, times, URLs and text.
