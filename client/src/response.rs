@@ -264,3 +264,18 @@ pub(crate) fn stored_event(text: Bytes) -> Result<StoredEvent> {
 fn unreadable(error: serde_json::Error) -> Error {
     Error::new(Kind::Unavailable, "The broker's response cannot be read.").with_source(error)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reqwest::header::HeaderValue;
+
+    #[test]
+    fn the_pointers_of_a_header_are_those_of_the_broker() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(suspected_pointers(&headers), Vec::<String>::new());
+        let value = "/data/aws/key, /data/a%2Cb%20%C3%A9%25/x~1y, /data/%";
+        headers.insert("secret-suspected", HeaderValue::from_static(value));
+        assert_eq!(suspected_pointers(&headers), ["/data/aws/key", "/data/a,b é%/x~1y", "/data/%"]);
+    }
+}

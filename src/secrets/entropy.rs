@@ -27,6 +27,7 @@ const HASH_NAMES: &[&str] = &[
     "traceparent",
 ];
 
+#[expect(clippy::indexing_slicing, reason = "a byte is less than 256, and `get_mut` gives no constant")]
 const fn build_table() -> [bool; 256] {
     let mut table = [false; 256];
     let mut byte = 0_u8;

@@ -12,7 +12,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 pub(super) type CharClass = fn(u8) -> bool;
 
 /// One kind of credential.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct SecretRule {
     /// Its name in errors, log lines and redacted texts.
     pub(super) name: &'static str,
