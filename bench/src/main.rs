@@ -76,6 +76,8 @@ enum Section {
     Open,
     /// Sequential reading through the broker and straight from the log.
     Read,
+    /// What searching events for secrets costs.
+    Secrets,
     /// The broker on PostgreSQL, beside plain SQL that writes the same rows.
     Postgres,
     /// Claiming events and finishing them over HTTP, beside publishing.
@@ -164,6 +166,7 @@ fn chosen(section: Section) -> Vec<(&'static str, Measure)> {
         (Section::Memory, "memory", sections::memory::measure),
         (Section::Open, "open", sections::open::measure),
         (Section::Read, "read", sections::read::measure),
+        (Section::Secrets, "secrets", sections::secrets::measure),
         (Section::Postgres, "postgres", sections::postgres::measure),
         (Section::Claims, "claims", sections::claims::measure),
         (Section::Dispatch, "dispatch", sections::dispatch::measure),

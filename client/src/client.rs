@@ -97,7 +97,9 @@ impl Client {
             StatusCode::CREATED => PublishOutcome::Created,
             _ => PublishOutcome::Duplicate { payload_mismatch },
         };
-        let published = PublishedEvent { event: response::stored_event(response.body)?, outcome, deprecated };
+        let secret_suspected = response::suspected_pointers(&response.headers);
+        let event = response::stored_event(response.body)?;
+        let published = PublishedEvent { event, outcome, deprecated, secret_suspected };
         Ok(as_created(published, given_id))
     }
 
@@ -166,7 +168,7 @@ mod tests {
             "createdAt":"2025-12-03T12:05:00.000Z"}"#;
         let event = response::stored_event(Bytes::from_static(text)).unwrap();
         let duplicate = PublishOutcome::Duplicate { payload_mismatch: false };
-        let published = PublishedEvent { event, outcome: duplicate, deprecated: false };
+        let published = PublishedEvent { event, outcome: duplicate, deprecated: false, secret_suspected: Vec::new() };
         for (given_id, outcome) in
             [(None, duplicate), (Some(Uuid::nil()), duplicate), (Some(published.event.id), PublishOutcome::Created)]
         {

@@ -8,6 +8,7 @@
 
 pub use crate::import_report::ReportLines;
 use crate::path::encode_identifier;
+pub use crate::response::suspected_pointers;
 pub use crate::retry_schedule::{RequestRetry, RetrySchedule};
 pub use crate::topic_stream::{StreamPart, TopicStream};
 use bytes::Bytes;

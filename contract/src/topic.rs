@@ -27,6 +27,9 @@ pub struct NewTopic {
     /// Which submissions are duplicates; fixed when the topic is registered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deduplicate_by: Option<DeduplicateBy>,
+    /// What happens to events that seem to contain a secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secrets: Option<SecretPolicy>,
     /// What retention removes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cleanup: Option<CleanupPolicy>,
@@ -50,6 +53,7 @@ impl NewTopic {
             idempotent_retention: None,
             on_payload_mismatch: None,
             deduplicate_by: None,
+            secrets: None,
             cleanup: None,
             aggregate_normalisation: Vec::new(),
             internal: false,
@@ -84,6 +88,9 @@ pub struct TopicChange {
     /// What happens when a key is repeated with other `data`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_payload_mismatch: Option<PayloadMismatch>,
+    /// What happens to events that seem to contain a secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secrets: Option<SecretPolicy>,
 }
 
 /// How a topic is stored: `true`, or an object.
@@ -136,6 +143,19 @@ pub enum DeduplicateBy {
     Submission,
     /// Those with the same `id`, topic and tenant, whatever their other members are.
     Id,
+}
+
+/// What happens to submitted events that seem to contain a secret, such as a password or a private key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SecretPolicy {
+    /// They are not inspected.
+    Off,
+    /// They are stored, and the response says where the secret seems to be.
+    #[default]
+    Flag,
+    /// They are refused, if the secret has the form of a known kind; otherwise they are flagged.
+    Reject,
 }
 
 /// What retention removes.

@@ -197,12 +197,14 @@ impl Command for ChangeTopic {
         let registry = decision.registry();
         let known = registry.definition(&self.id).ok_or_else(|| Error::not_found("topic"))?;
         let mut topic = known.clone();
-        let TopicChange { description, retention, idempotent_retention, on_payload_mismatch } = self.change.clone();
+        let TopicChange { description, retention, idempotent_retention, on_payload_mismatch, secrets } =
+            self.change.clone();
         let definition = &mut topic.definition;
         definition.description = description.or(definition.description.take());
         definition.retention = retention.or(definition.retention.take());
         definition.idempotent_retention = idempotent_retention.or(definition.idempotent_retention.take());
         definition.on_payload_mismatch = on_payload_mismatch.or(definition.on_payload_mismatch);
+        definition.secrets = secrets.or(definition.secrets);
         let mut violations = Vec::new();
         check_words(definition.description.as_deref(), definition.idempotent_retention.as_ref(), &mut violations);
         refuse(violations)?;

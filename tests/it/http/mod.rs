@@ -28,6 +28,7 @@ mod refusal_advice;
 mod reopening;
 mod reserved_names;
 mod restart;
+mod secrets;
 mod slow_clients;
 mod standards;
 mod subscriptions;

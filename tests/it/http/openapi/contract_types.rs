@@ -6,8 +6,8 @@ use contract::{
     Actor, ActorType, AggregateSequence, CleanupPolicy, Consumer, ConsumerGroup, Cursor, DeduplicateBy, Distribution,
     Event, EventCount, EventType, Generation, IdPattern, Identifier, IsoDuration, Kind, NewCheckpoint, NewConsumer,
     NewEvent, NewEventType, NewProjection, NewTopic, NewVersion, Offset, PayloadMismatch, Position, Projection,
-    RegisteredVersion, RepublishRequest, SchemaTarget, SchemaType, SchemaVersion, Segment, Sequence, StreamingOptions,
-    StreamingSetting, Timestamp, Topic, TopicChange, TrimRequest, VersionStatus,
+    RegisteredVersion, RepublishRequest, SchemaTarget, SchemaType, SchemaVersion, SecretPolicy, Segment, Sequence,
+    StreamingOptions, StreamingSetting, Timestamp, Topic, TopicChange, TrimRequest, VersionStatus,
 };
 use contract::{
     BulkResolveRequest, Claim, ClaimAttempt, ClaimCompletion, ClaimError, ClaimFailure, ClaimOrder, ClaimOutcome,
@@ -95,6 +95,7 @@ fn all_members_of_a_topic() -> NewTopic {
         idempotent_retention: Some(text("PT24H")),
         on_payload_mismatch: Some(PayloadMismatch::Reject),
         deduplicate_by: Some(DeduplicateBy::Id),
+        secrets: Some(SecretPolicy::Reject),
         cleanup: Some(CleanupPolicy::Compact),
         aggregate_normalisation: vec![
             SubjectNormalisation::Trim,
@@ -171,8 +172,9 @@ fn consumer() -> Consumer {
 }
 
 fn change() -> TopicChange {
-    let NewTopic { description, retention, idempotent_retention, on_payload_mismatch, .. } = all_members_of_a_topic();
-    TopicChange { description, retention, idempotent_retention, on_payload_mismatch }
+    let NewTopic { description, retention, idempotent_retention, on_payload_mismatch, secrets, .. } =
+        all_members_of_a_topic();
+    TopicChange { description, retention, idempotent_retention, on_payload_mismatch, secrets }
 }
 
 #[tokio::test]
