@@ -54,7 +54,7 @@ impl ConnectionMemory {
         let reserved = bytes / RESERVED;
         let shared = bytes - reserved;
         let refusal = "The server has no memory for more connections or requests; retry shortly.";
-        let share = shared / 100 * share_percent;
+        let share = shared.saturating_mul(share_percent) / 100;
         let reserve_limit = AddressLimit::of_few_connections(reserved / RESERVED);
         Self {
             shared: ByteBudget::new(shared, refusal).with_address_limit(AddressLimit::of_connections(share)),
@@ -150,8 +150,7 @@ mod tests {
         few.shrink();
         assert!(few.budget().reserve_request(&http::Request::new(())).is_ok(), "its requests may use the reserve, too");
         few.grow_to(HTTP1_BYTES).await.unwrap();
-        let mut more = memory.open(&newcomer, true).unwrap();
-        assert!(more.grow_to(HTTP1_BYTES).await.is_err(), "one address has an eighth of the reserve");
+        assert!(memory.open(&newcomer, true).is_err(), "one address has an eighth of the reserve");
     }
 
     #[tokio::test(start_paused = true)]

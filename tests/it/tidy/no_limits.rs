@@ -5,13 +5,15 @@
 //! one that ends in `::` stands for everything in a module.
 
 /// A reason, and the constants that it applies to.
-pub(super) const NO_LIMITS: [(&str, &[&str]); 23] = [
+pub(super) const NO_LIMITS: [(&str, &[&str]); 25] = [
     ("what the command line does as a client", &["cli::"]),
     ("what the client crate does as a client", &["client::"]),
     ("what documents say of limits that are listed", &["rest::openapi::"]),
     ("it is batch.max_payload_bytes", &["rest::events::BATCH_BODY"]),
     ("it is batch.max_payload_bytes, or EVENT_BYTES_MAX, and 64 KiB", &["rest::claims::DONE"]),
     ("there is no body to bound", &["rest::request::NO_BODY"]),
+    ("parts of server.max_connection_bytes, which the row of that key names", &["rest::connection_memory::"]),
+    ("the frames of HTTP/2, and parts of rest::HTTP2_HEAD_BYTES_MAX, whose row names them", &["rest::http2_heads::"]),
     ("a property of doubles", &["rest::whole_numbers::EXACT_MAX"]),
     ("a position after every record", &["rest::read::POSITION_MAX"]),
     ("it is rest::query_params::NUMBER_MAX", &["rest::stream::ID_MAX"]),
@@ -270,7 +272,6 @@ pub(super) const NO_LIMITS: [(&str, &[&str]); 23] = [
             "rest::response_budget::BUDGETED_BYTES_MIN",
             "rest::response_budget::HTTP2_BUDGETED_BYTES_MIN",
             "rest::response_budget::COMPRESSOR_BYTES",
-            "rest::server::REQUEST_BYTES_MIN",
             "types::schema::check_work::SMALL",
             "types::schema::check_work::WAIT",
         ],

@@ -38,7 +38,7 @@ fn http2_client() -> Client {
 /// The status of a request with a head that is larger than a frame of HTTP/2.
 async fn status_of_large_head(server: &Server, client: &Client) -> u16 {
     let mut request = client.get(format!("{}/healthz", server.url));
-    for number in 0..20 {
+    for number in 0..30 {
         request = request.header(format!("x-{number}"), "v".repeat(1000));
     }
     request.send().await.unwrap().status().as_u16()
@@ -62,7 +62,7 @@ async fn a_flood_of_half_heads_over_one_version_of_http_leaves_room_for_the_othe
     let mut bystander = BystanderPublisher::begin_with(&server, http2.clone());
     // Small ones, so that those which are closed leave no room for a whole head.
     let line = format!("x-{}: {}\r\n", "h".repeat(20), "v".repeat(976));
-    let half = [b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n", line.repeat(10).as_bytes()].concat();
+    let half = [b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n", line.repeat(17).as_bytes()].concat();
     let half = send_from(&server, &ATTACKERS, 4000, &half).await;
     assert_eq!(status_of_large_head(&server, &http2).await, 200);
     bystander.goes_on(EVENTS).await;
