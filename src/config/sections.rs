@@ -3,6 +3,7 @@
 //! - Every member is a key of [`super::keys::KEYS`], with the same spelling; a test compares the two.
 //! - Units are suffixes of a name (`max_timeout_secs`).
 
+use super::tls::TlsConfig;
 use contract::{ClaimOrder, IdPattern, IdentifierProfile, TopicId, limits};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -196,6 +197,8 @@ pub struct HttpServerConfig {
     pub address_share_percent: usize,
     /// How long a stopping server waits for requests in flight, in seconds.
     pub drain_timeout_secs: u64,
+    /// Encryption of connections.
+    pub tls: TlsConfig,
     /// Browsers.
     pub cors: CorsConfig,
     /// Whether responses are compressed for clients that accept it.
@@ -224,6 +227,7 @@ impl Default for HttpServerConfig {
             max_answer_bytes: 64 * 1024 * 1024,
             address_share_percent: 50,
             drain_timeout_secs: 25,
+            tls: TlsConfig::default(),
             cors: CorsConfig::default(),
             compression: true,
             threads: None,
