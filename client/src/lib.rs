@@ -22,6 +22,7 @@ mod requests;
 mod response;
 mod retry;
 mod stop;
+mod tls;
 mod transport;
 
 pub use client::{Client, WaitFor};

@@ -8,13 +8,13 @@
 //! - A peer must send its head in time, read its responses in time, and answer TCP keep-alive probes.
 //! - Draining: no new connections; waiting requests get their response at once; requests in flight are finished.
 
-use super::{HttpFrontend, HttpOptions};
 use super::address_limiter::{LimitReached, PeerAddress};
 use super::http2_responses::ResponseWatch;
 use super::middleware::{self, RequestSource};
 use super::parked::serve_http1;
 use super::problem::Problem;
 use super::socket::{HttpSocket, HttpVersion, encode_problem};
+use super::{HttpFrontend, HttpOptions};
 use crate::broker::SlotState;
 use crate::memory::ByteReservation;
 use contract::{Error, Kind, Result};

@@ -125,9 +125,8 @@ impl TlsFileContents {
             ClientAuth::Required => builder,
             ClientAuth::Optional | ClientAuth::Off => builder.allow_unauthenticated(),
         };
-        let verifier = builder
-            .build()
-            .map_err(|error| TlsFileError::new("server.tls.crl", format!("cannot be used: {error}")))?;
+        let verifier =
+            builder.build().map_err(|error| TlsFileError::new("server.tls.crl", format!("cannot be used: {error}")))?;
         Ok(Some(verifier))
     }
 }

@@ -66,9 +66,9 @@ impl ServerTls {
         let contents = TlsFileContents::read(&files)?;
         let LoadedTls { config, expires_at } = contents.build(files.client_auth)?;
         let digest = Some(contents.digest());
-        let state = RwLock::new(TlsState { config, expires_at, digest, fault: None, expiry_notice: None, noticed_at: None });
-        let tls =
-            Self { files, state, handshakes: HandshakeQueue::default(), failures: HandshakeFailures::default() };
+        let state =
+            RwLock::new(TlsState { config, expires_at, digest, fault: None, expiry_notice: None, noticed_at: None });
+        let tls = Self { files, state, handshakes: HandshakeQueue::default(), failures: HandshakeFailures::default() };
         tls.warn_of_key_permissions();
         tls.notice_expiry(now);
         Ok(tls)
@@ -83,12 +83,13 @@ impl ServerTls {
         if cause == ReloadCause::Interval && is_same && digest.is_some() {
             return self.notice_expiry(now);
         }
-        let loaded = contents.and_then(|contents| contents.build(self.files.client_auth)).and_then(|loaded| {
-            match loaded.expires_at > now || is_same {
-                true => Ok(loaded),
-                false => Err(expired(loaded.expires_at)),
-            }
-        });
+        let loaded =
+            contents.and_then(|contents| contents.build(self.files.client_auth)).and_then(|loaded| {
+                match loaded.expires_at > now || is_same {
+                    true => Ok(loaded),
+                    false => Err(expired(loaded.expires_at)),
+                }
+            });
         match loaded {
             Ok(loaded) => {
                 self.replace(loaded, digest);

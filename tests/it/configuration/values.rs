@@ -137,10 +137,7 @@ fn values_that_do_not_work_are_refused_with_what_would() {
             "batch:\n  max_size:",
             "FILE:4: batch.max_size: expected a whole number of events from 1 to 10000, found nothing",
         ),
-        (
-            "server: {tls: {certificate: a.pem}}",
-            "FILE:3: server.tls.certificate: is set, but `server.tls.key` is not",
-        ),
+        ("server: {tls: {certificate: a.pem}}", "FILE:3: server.tls.certificate: is set, but `server.tls.key` is not"),
         ("server: {tls: {key: a.pem}}", "FILE:3: server.tls.key: is set, but `server.tls.certificate` is not"),
         (
             "server: {tls: {certificate: a, key: b, client_auth: required}}",

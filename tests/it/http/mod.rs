@@ -31,6 +31,7 @@ mod restart;
 mod slow_clients;
 mod standards;
 mod subscriptions;
+mod tls;
 mod topic_deletion;
 mod type_deletion;
 mod waiting;
