@@ -170,7 +170,8 @@ impl HttpSocket {
     pub(crate) fn has_lost_its_peer_while_parked(&mut self, context: &mut Context<'_>) -> bool {
         while self.stream.is_encrypted() && self.pushed_back.len() < READ_AHEAD_MAX {
             let mut piece = [0; READ_AHEAD_MAX];
-            let mut buffer = ReadBuf::new(&mut piece);
+            let room = READ_AHEAD_MAX - self.pushed_back.len();
+            let mut buffer = ReadBuf::new(piece.get_mut(..room).unwrap_or_default());
             match Pin::new(&mut self.stream).poll_read(context, &mut buffer) {
                 Poll::Pending => return false,
                 Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {

@@ -56,16 +56,15 @@ async fn the_client_crate_trusts_the_authority_it_is_given_and_no_other() {
 
 #[test]
 fn the_command_line_says_what_is_wrong_with_a_certificate() {
-    let here = &["localhost", "127.0.0.1"];
-    let authority = Authority::new;
+    const HERE: &[&str] = &["localhost", "127.0.0.1"];
     for (issue, expected) in [
         (
-            (|authority| authority.issue(here, |params| params.not_after = date_time_ymd(2024, 1, 1)))
+            (|authority| authority.issue(HERE, |params| params.not_after = date_time_ymd(2024, 1, 1)))
                 as fn(&Authority) -> Issued,
             "the certificate of the broker has expired (2024-01-01T00:00:00.000Z)",
         ),
         (
-            |authority| authority.issue(here, |params| params.not_before = date_time_ymd(2090, 1, 1)),
+            |authority| authority.issue(HERE, |params| params.not_before = date_time_ymd(2090, 1, 1)),
             "the certificate of the broker is not valid yet (2090-01-01T00:00:00.000Z)",
         ),
         (|authority| authority.issue(&["elsewhere.test"], |_| ()), "the certificate of the broker is for other names"),
@@ -74,7 +73,7 @@ fn the_command_line_says_what_is_wrong_with_a_certificate() {
             "was not signed by a trusted authority; name the file of the authority with --ca-file",
         ),
     ] {
-        let authority = authority();
+        let authority = Authority::new();
         let issued = issue(&authority);
         let tls = TlsServer::start_with(authority, &issued, &[]);
         let (code, error) = tls.list_topics(&tls.server.url, &tls.client_files(None));
