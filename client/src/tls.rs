@@ -92,16 +92,14 @@ impl TlsFault {
     pub(crate) fn of(error: &(dyn StdError + 'static)) -> Option<Self> {
         let mut cause = Some(error);
         while let Some(error) = cause {
-            // The source of an I/O error is the source of what it contains, so that must be looked at here.
-            let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-            let found = match inner {
-                Some(inner) => inner.downcast_ref(),
-                None => error.downcast_ref(),
-            };
-            if let Some(found) = found {
+            if let Some(found) = error.downcast_ref() {
                 return Some(Self::of_rustls(found));
             }
-            cause = error.source();
+            // The source of an I/O error is the source of what it contains, so that would be left out.
+            cause = match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+                Some(inner) => Some(inner),
+                None => error.source(),
+            };
         }
         None
     }

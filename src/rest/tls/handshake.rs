@@ -65,13 +65,16 @@ impl ServerTls {
             let address = self.handshakes.of(peer);
             let _place = address.enter().await;
             let acceptor = TlsAcceptor::from(self.current());
-            acceptor.accept_with(stream, |connection| connection.set_buffer_limit(Some(UNSENT_BYTES_MAX))).await
+            let accept = acceptor.accept_with(stream, |connection| connection.set_buffer_limit(Some(UNSENT_BYTES_MAX)));
+            accept.into_fallible().await
         };
-        // Boxed, because a handshake is larger than what a connection needs afterwards.
-        let stream = match timeout_at(deadline, Box::pin(handshake)).await {
+        // Boxed, because a handshake is larger than what a connection needs afterwards. A connection that fails is closed when
+        // that is logged.
+        let mut handshake = Box::pin(handshake);
+        let stream = match timeout_at(deadline, handshake.as_mut()).await {
             Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => {
-                self.failures.note(peer, &Reason(&error));
+            Ok(Err((error, _stream))) => {
+                self.failures.note(peer, &HandshakeFault(&error));
                 return None;
             }
             Err(_) => {
@@ -88,9 +91,9 @@ impl ServerTls {
 }
 
 /// Why a handshake failed, in the words of the side that ended it.
-struct Reason<'a>(&'a io::Error);
+struct HandshakeFault<'a>(&'a io::Error);
 
-impl std::fmt::Display for Reason<'_> {
+impl std::fmt::Display for HandshakeFault<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
             Some(rustls::Error::AlertReceived(alert)) => write!(f, "the client ended it with the alert {alert:?}"),

@@ -4,8 +4,8 @@ use super::*;
 
 /// The beginning of a handshake whose rest never comes.
 const UNFINISHED: &[u8] = &[0x16, 0x03, 0x01, 0x02, 0x00, 0x01];
-/// More than the handshakes that one address may have under way.
-const STALLED: usize = 100;
+/// More than all handshakes that may be under way.
+const STALLED: usize = 300;
 
 impl TlsServer {
     /// A connection without TLS that has sent these bytes.
@@ -48,11 +48,15 @@ fn a_handshake_that_never_ends_is_closed_after_the_time_for_a_head() {
 async fn an_address_whose_handshakes_stall_does_not_keep_others_out() {
     let tls = TlsServer::start();
     let before = connections(&tls.server);
-    let _stalled: Vec<_> = (0..STALLED).map(|_| tls.send(UNFINISHED)).collect();
+    let stalled: Vec<_> = (0..STALLED).map(|_| tls.send(UNFINISHED)).collect();
     wait_for_connections(&tls.server, before + STALLED).await;
     let other = tls.authority.http().local_address(std::net::IpAddr::from([127, 0, 0, 2])).build().unwrap();
     let response = other.get(format!("{}/healthz", tls.server.url)).send().await.unwrap();
     assert_eq!(response.status(), 200);
+    // It did not wait until their time was over.
+    stalled[0].set_nonblocking(true).unwrap();
+    let still_open = stalled[0].peek(&mut [0]).map_err(|error| error.kind());
+    assert_eq!(still_open, Err(std::io::ErrorKind::WouldBlock));
 }
 
 #[test]
