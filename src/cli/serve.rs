@@ -6,7 +6,7 @@ use super::settings::SettingsArgs;
 use super::{failed, logging};
 use contract::ProducerId;
 use contract::api::DispatchJobApi;
-use event_broker::config::{Config, FileBudget, LoadedConfig, StorageEngine, ValueSources};
+use event_broker::config::{Config, FileBudget, LoadedConfig, StorageEngine, TlsConfig, ValueSources};
 use event_broker::rest::{ReloadCause, ServerTls};
 use event_broker::{BrokerSlot, OpenError, Supervisor, opener, rest};
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -154,7 +154,7 @@ pub(super) fn load_tls(config: &Config, sources: &ValueSources) -> Result<Option
     if !tls.is_enabled() {
         return Ok(None);
     }
-    let loaded = ServerTls::load(tls.clone(), jiff::Timestamp::now());
+    let loaded = ServerTls::load(TlsConfig::clone(tls), jiff::Timestamp::now());
     let loaded = loaded.map_err(|error| format!("{}: {error}", sources.of(error.key)))?;
     Ok(Some(Arc::new(loaded)))
 }

@@ -197,8 +197,8 @@ pub struct HttpServerConfig {
     pub address_share_percent: usize,
     /// How long a stopping server waits for requests in flight, in seconds.
     pub drain_timeout_secs: u64,
-    /// Encryption of connections.
-    pub tls: TlsConfig,
+    /// Encryption of connections. Boxed, so that the configuration stays small while it is moved.
+    pub tls: Box<TlsConfig>,
     /// Browsers.
     pub cors: CorsConfig,
     /// Whether responses are compressed for clients that accept it.
@@ -227,7 +227,7 @@ impl Default for HttpServerConfig {
             max_answer_bytes: 64 * 1024 * 1024,
             address_share_percent: 50,
             drain_timeout_secs: 25,
-            tls: TlsConfig::default(),
+            tls: Box::default(),
             cors: CorsConfig::default(),
             compression: true,
             threads: None,
