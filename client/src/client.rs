@@ -5,6 +5,7 @@
 //!   no second effect either.
 //! - An event is published under an id, so that a repetition does not store a second event.
 
+use crate::connection::ConnectionOptions;
 use crate::query;
 use crate::response;
 use crate::retry::RetryPolicy;
@@ -48,9 +49,27 @@ pub struct WaitFor<'a> {
 }
 
 impl Client {
-    /// The broker at `url`: `http://127.0.0.1:8087`.
+    /// The broker at `url`: `http://127.0.0.1:8087`, or `https://…` with a certificate that the machine trusts.
     pub fn new(url: &str) -> Result<Self> {
-        Ok(Self { transport: HttpTransport::new(url)? })
+        Self::with_options(url, ConnectionOptions::default())
+    }
+
+    /// The same with its own options: an authority to trust, a client certificate.
+    ///
+    /// ```no_run
+    /// use event_broker_client::Client;
+    /// use event_broker_client::connection::{ClientTls, ConnectionOptions};
+    ///
+    /// # fn example() -> contract::Result<()> {
+    /// let tls = ClientTls { ca_file: Some("company-ca.pem".into()), ..ClientTls::default() };
+    /// let options = ConnectionOptions { tls, ..ConnectionOptions::default() };
+    /// let client = Client::with_options("https://events.example.com:8087", options)?;
+    /// # drop(client);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn with_options(url: &str, options: ConnectionOptions) -> Result<Self> {
+        Ok(Self { transport: HttpTransport::new(url, options)? })
     }
 
     /// The same client with another retry policy.

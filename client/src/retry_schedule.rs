@@ -76,7 +76,7 @@ pub(crate) fn shortest_wait(failure: &RequestFailure, retry: RequestRetry) -> Op
             let error = problem::read(refused.status, &refused.body, None);
             (error.kind(), Duration::from_secs(refused.retry_after.unwrap_or_default()))
         }
-        RequestFailure::Unwritable(_) | RequestFailure::TimedOut => return None,
+        RequestFailure::Unwritable(_) | RequestFailure::Untrusted(..) | RequestFailure::TimedOut => return None,
     };
     let may_repeat = match kind {
         // The request in flight under the key is an earlier try of this call.

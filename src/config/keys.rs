@@ -286,6 +286,38 @@ pub const KEYS: &[ConfigKey] = &[
         "How long a stopping server waits for requests in flight.",
     ),
     key(
+        "server.tls.certificate",
+        ValueType::Text("a file"),
+        "The certificate of the server in PEM, followed by the certificates of intermediate authorities. With it the \
+         server speaks only TLS. Read again when the file changes, and on SIGHUP.",
+    )
+    .optional(),
+    key(
+        "server.tls.key",
+        ValueType::Text("a file"),
+        "The private key of that certificate, in PEM and without a password. Only the broker should be able to read it.",
+    )
+    .optional(),
+    key(
+        "server.tls.client_ca",
+        ValueType::Text("a file"),
+        "The authorities that sign the certificates of clients, in PEM.",
+    )
+    .optional(),
+    key(
+        "server.tls.client_auth",
+        ValueType::Word(&["off", "optional", "required"]),
+        "Whether clients send a certificate: `required` refuses those without one, `optional` serves them too. A \
+         certificate that does not verify is always refused.",
+    ),
+    key(
+        "server.tls.crl",
+        ValueType::Text("a file"),
+        "Lists of revoked client certificates, in PEM, or one in DER: one of each authority that signs certificates of \
+         clients.",
+    )
+    .optional(),
+    key(
         "server.cors.allowed_origins",
         ValueType::Texts("origins"),
         "Web pages of other origins that may call the server, such as `https://example.com`. `\"*\"` is refused \

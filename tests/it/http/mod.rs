@@ -33,6 +33,7 @@ mod slow_clients;
 mod standards;
 mod subscriptions;
 mod test_deliveries;
+mod tls;
 mod topic_deletion;
 mod type_deletion;
 mod waiting;
