@@ -269,7 +269,8 @@ pub const KEYS: &[ConfigKey] = &[
         "server.max_connection_bytes",
         number("bytes", 4 * 1024 * 1024, 1 << 40),
         "Most bytes of connections themselves: 4800 for one whose poll waits, 24 KiB for another one over HTTP/1 (a \
-         stream is one), 96 KiB for one over HTTP/2 and at least 12 KiB for each of its requests. If nothing is left, \
+         stream is one), 96 KiB for one over HTTP/2 and at least 12 KiB for each of its requests; with TLS 8 KiB more \
+         for each connection. If nothing is left, \
          connections are refused with 429 or 503, and requests over HTTP/2 with 429. An eighth is reserved for \
          addresses with few connections.",
     ),

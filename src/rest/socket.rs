@@ -372,6 +372,7 @@ pub(crate) fn encode_problem(problem: &Problem) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::ByteBudget;
     use tokio::net::TcpListener;
 
     #[tokio::test]
@@ -389,5 +390,27 @@ mod tests {
         // The end of the stream is still seen.
         drop(peer);
         assert_eq!(socket.read(&mut buffer).await.unwrap(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_head_over_http2_is_counted_whether_the_preface_was_read_before_or_not() {
+        // The first frame of a head whose end does not come: nine bytes, of which none is payload.
+        let sent = [PREFACE, b"\0\0\0\x01\0\0\0\0\x01"].concat();
+        for is_read_before in [true, false] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let mut peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (stream, _) = listener.accept().await.unwrap();
+            peer.write_all(&sent).await.unwrap();
+            let mut socket = match is_read_before {
+                true => HttpSocket::detect_version(stream, Duration::from_secs(60)).await.unwrap(),
+                // With TLS the handshake tells the version.
+                false => HttpSocket::new(PeerStream::Plain(stream), HttpVersion::Two, Duration::from_secs(60)),
+            };
+            let budget = ByteBudget::new(Http2HeadMeter::unfinished_bytes(1000), "full");
+            let meter = Http2HeadMeter::new(&budget, &Arc::default(), 1000);
+            socket.count_heads(HeadCounter::Http2(Box::new(meter)));
+            socket.read_exact(&mut vec![0; sent.len()]).await.unwrap();
+            assert_eq!(budget.free(), 0, "read before: {is_read_before}");
+        }
     }
 }
