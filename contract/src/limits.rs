@@ -105,7 +105,7 @@ pub const SESSION_SECONDS_MIN: i64 = 1;
 pub const SESSION_SECONDS_MAX: i64 = 86_400;
 /// Most consumers in one log.
 pub const CONSUMERS_MAX: usize = 100_000;
-/// Most bytes of the definitions of all consumers in one log; the broker needs up to four times as much memory for them.
+/// Most bytes of the definitions of all consumers, and of the filters of all groups, in one log; the broker needs up to four times as much memory for them.
 pub const CONSUMERS_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Most type patterns, and most subject type patterns, of one consumer.
 pub const CONSUMER_TYPES_MAX: usize = 256;

@@ -1,6 +1,7 @@
 //! The topic: a named append-only stream with its own order, types and retention.
 
 use crate::object::object;
+use crate::patch::nullable;
 use crate::{IsoDuration, Timestamp, TopicId};
 use serde::{Deserialize, Serialize};
 
@@ -72,25 +73,55 @@ pub struct Topic {
     pub created_at: Timestamp,
 }
 
-/// What may change about a topic after it was registered. Absent members stay as they are.
+/// What may change about a topic after it was registered. Absent members stay as they are; null removes a member, so that
+/// its default applies.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct TopicChange {
     /// A description for people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub description: Option<Option<String>>,
     /// How long events are kept.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retention: Option<IsoDuration>,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub retention: Option<Option<IsoDuration>>,
     /// How long idempotency keys are remembered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub idempotent_retention: Option<IsoDuration>,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub idempotent_retention: Option<Option<IsoDuration>>,
     /// What happens when a key is repeated with other `data`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub on_payload_mismatch: Option<PayloadMismatch>,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub on_payload_mismatch: Option<Option<PayloadMismatch>>,
     /// What happens to events that seem to contain a secret.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub secrets: Option<SecretPolicy>,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub secrets: Option<Option<SecretPolicy>>,
+}
+
+impl TopicChange {
+    /// Sets every member that may change to its value in a definition, and removes those that the definition does not have.
+    #[must_use]
+    pub fn into_definition(definition: &NewTopic) -> Self {
+        let NewTopic { description, retention, idempotent_retention, on_payload_mismatch, secrets, .. } =
+            definition.clone();
+        Self {
+            description: Some(description),
+            retention: Some(retention),
+            idempotent_retention: Some(idempotent_retention),
+            on_payload_mismatch: Some(on_payload_mismatch),
+            secrets: Some(secrets),
+        }
+    }
+
+    /// The definition with this change applied.
+    #[must_use]
+    pub fn applied_to(self, topic: NewTopic) -> NewTopic {
+        NewTopic {
+            description: self.description.unwrap_or(topic.description),
+            retention: self.retention.unwrap_or(topic.retention),
+            idempotent_retention: self.idempotent_retention.unwrap_or(topic.idempotent_retention),
+            on_payload_mismatch: self.on_payload_mismatch.unwrap_or(topic.on_payload_mismatch),
+            secrets: self.secrets.unwrap_or(topic.secrets),
+            ..topic
+        }
+    }
 }
 
 /// How a topic is stored: `true`, or an object.

@@ -2,6 +2,7 @@
 
 mod api;
 mod declaration_check;
+mod declarations;
 #[cfg(test)]
 mod deletion_tests;
 mod open_error;
@@ -10,6 +11,8 @@ mod reclaim_tests;
 mod reclaiming;
 mod setup;
 mod slot;
+#[cfg(test)]
+mod stale_tests;
 mod supervisor;
 
 pub(crate) use api::BrokerWrites;
@@ -31,13 +34,14 @@ use crate::logs::{self, LogFailure, Logs, TablesFolder};
 use crate::projections::Projections;
 use crate::shared_groups::SharedGroups;
 use crate::subscriptions::{SecretVault, Subscriptions};
+use crate::topics;
 use crate::topics::{RetentionFailures, RetentionRun};
 use crate::types::{TypeContext, TypeSearches};
-use crate::{topics, types};
 use contract::{
-    Atomicity, BatchOutcome, Error, IdentifierProfile, NewEvent, NewTopic, PauseDetails, ProducerId, Result, Sequence,
-    TopicChange, TopicId, UnreadableEvent,
+    Atomicity, BatchOutcome, Error, IdentifierProfile, NewEvent, PauseDetails, ProducerId, Result, Sequence, TopicId,
+    UnreadableEvent,
 };
+use declarations::DeclarationPolicy;
 use log::file::OpenFiles;
 use log::{Log, MemoryLog};
 use setup::{dispatching, folder_settings, log_settings, max_clock_jump, open_files, publish_rules};
@@ -82,31 +86,39 @@ impl Broker {
     /// The same with a clock of the caller.
     pub async fn open_at(config: Config, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let clock = Arc::new(TrustedClock::new(clock, max_clock_jump(&config)));
-        Self::open_with_clock(config, clock).await
+        Self::open_with_clock(config, clock, DeclarationPolicy::Required).await
     }
 
     /// The same with a clock that may have been used by a previous broker.
-    async fn open_with_clock(config: Config, clock: Arc<TrustedClock>) -> Result<Self, OpenError> {
+    async fn open_with_clock(
+        config: Config,
+        clock: Arc<TrustedClock>,
+        declarations: DeclarationPolicy,
+    ) -> Result<Self, OpenError> {
         match config.storage.engine {
             StorageEngine::Memory => {
-                Self::start_on(config, (Arc::new(MemoryLog::new()), open_files()), None, clock).await
+                Self::start_on(config, (Arc::new(MemoryLog::new()), open_files()), None, clock, declarations).await
             }
             StorageEngine::File => {
                 let (path, files) = (&config.storage.path, open_files());
                 let log = logs::open_folder_apart(path.clone(), folder_settings(&config, Arc::clone(&files))).await?;
                 let state = logs::state_of(path);
-                Self::start_on(config, (Arc::new(log), files), Some(state), clock).await
+                Self::start_on(config, (Arc::new(log), files), Some(state), clock, declarations).await
             }
-            StorageEngine::Database => Self::on_database(config, clock).await,
+            StorageEngine::Database => Self::on_database(config, clock, declarations).await,
         }
     }
 
     /// A broker on the database of the configuration. Its tables are kept in a folder of its own below `storage.path`, or in
     /// memory if that is empty.
-    async fn on_database(config: Config, clock: Arc<TrustedClock>) -> Result<Self, OpenError> {
+    async fn on_database(
+        config: Config,
+        clock: Arc<TrustedClock>,
+        declarations: DeclarationPolicy,
+    ) -> Result<Self, OpenError> {
         let (log, tables) = logs::open_database(&config.storage).await?;
         let state = tables.as_ref().map(|tables| tables.state());
-        let broker = Self::start_on(config, (Arc::new(log), open_files()), state, clock).await?;
+        let broker = Self::start_on(config, (Arc::new(log), open_files()), state, clock, declarations).await?;
         Ok(Self { tables: Mutex::new(tables), ..broker })
     }
 
@@ -118,7 +130,7 @@ impl Broker {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, OpenError> {
         let clock = Arc::new(TrustedClock::new(clock, max_clock_jump(&config)));
-        Self::start_on(config, (log, open_files()), state, clock).await
+        Self::start_on(config, (log, open_files()), state, clock, DeclarationPolicy::Required).await
     }
 
     async fn start_on(
@@ -126,6 +138,7 @@ impl Broker {
         (log, files): (Arc<dyn Log>, Arc<OpenFiles>),
         state: Option<PathBuf>,
         clock: Arc<TrustedClock>,
+        declarations: DeclarationPolicy,
     ) -> Result<Self, OpenError> {
         let rows = config.maintenance.checkpoint_rows;
         let answers = config.idempotency.key_retention_millis();
@@ -168,7 +181,7 @@ impl Broker {
             incidents,
             dispatching,
         };
-        if let Err(error) = Box::pin(broker.start()).await {
+        if let Err(error) = Box::pin(broker.start(declarations)).await {
             broker.close().await;
             return Err(error);
         }
@@ -206,11 +219,12 @@ impl Broker {
         }
     }
 
-    async fn start(&self) -> Result<(), OpenError> {
+    async fn start(&self, declarations: DeclarationPolicy) -> Result<(), OpenError> {
         topics::reopen_side_logs(&self.logs).await.map_err(OpenError::SideLog)?;
         topics::finish_removals(&self.logs).await;
         topics::close_unused_logs(&self.logs).await;
-        self.declare().await
+        // Boxed: the future of opening is moved by many callers.
+        Box::pin(self.declare(declarations)).await
     }
 
     /// Starts no more deliveries; [`Self::close`] waits some time for those in flight.
@@ -297,6 +311,7 @@ impl Broker {
 
     /// Removes a topic's events up to and including `through`; returns how many sequences were removed.
     pub async fn trim(&self, topic: &TopicId, through: Sequence) -> Result<u64> {
+        self.refresh().await?;
         let found = self.logs.find(topic)?;
         topics::trim(self.logs.ledger(&found.log), &found.topic, through).await
     }
@@ -348,37 +363,6 @@ impl Broker {
     /// The configuration in force.
     pub(crate) const fn config(&self) -> &Config {
         &self.policy.config
-    }
-
-    /// Registers what the configuration declares. A declared topic that exists is changed to its declaration, as far as it may
-    /// change.
-    async fn declare(&self) -> Result<(), OpenError> {
-        let config = &self.policy.config;
-        for (index, topic) in config.topics.iter().enumerate() {
-            self.declare_topic(topic).await.map_err(|error| OpenError::declared(format!("topics[{index}]"), error))?;
-        }
-        if let Some(id) = &config.default_topic
-            && self.logs.default_ledger().registry().definition(id).is_none()
-        {
-            let registered = topics::register(&self.logs, NewTopic::new(id.clone()), ReplyRecorder::disabled()).await;
-            registered.map_err(|error| OpenError::declared("default_topic".to_owned(), error))?;
-        }
-        for (index, event_type) in config.event_types.iter().enumerate() {
-            let declared = types::declare(self.type_context(), event_type.clone()).await;
-            declared.map_err(|error| OpenError::declared(format!("event_types[{index}]"), error))?;
-        }
-        Ok(())
-    }
-
-    async fn declare_topic(&self, declared: &NewTopic) -> Result<()> {
-        if self.logs.default_ledger().registry().definition(&declared.id).is_some() {
-            let NewTopic { description, retention, idempotent_retention, on_payload_mismatch, secrets, .. } =
-                declared.clone();
-            let change = TopicChange { description, retention, idempotent_retention, on_payload_mismatch, secrets };
-            topics::change(&self.logs, &declared.id, change, ReplyRecorder::disabled()).await?;
-        }
-        topics::register(&self.logs, declared.clone(), ReplyRecorder::disabled()).await?;
-        Ok(())
     }
 
     fn reader(&self) -> EventReader<'_> {

@@ -15,6 +15,7 @@
 //! - Requests that wait on the failed broker are refused. Its log is closed even if the broker is still referenced.
 //! - After a broker that fails soon after its opening the wait is longer, so a disk that stays full costs little.
 
+use super::declarations::DeclarationPolicy;
 use super::slot::{BrokerOutage, BrokerSlot};
 use super::{Broker, OpenError, max_clock_jump};
 use crate::clock::{SystemClock, TrustedClock};
@@ -23,6 +24,7 @@ use crate::ledger::leaves_state_intact;
 use contract::{BoxFuture, Error, Kind};
 use log::{Log, LogError, MemoryLog};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -113,19 +115,31 @@ impl Supervisor {
     }
 }
 
-/// How `serve` opens its broker. A log in memory is kept: its events are nowhere else.
+/// How `serve` opens its broker. A log in memory is kept: its events are nowhere else. Once a broker was open, a refused
+/// declaration does not keep it from being opened again.
 #[must_use]
 pub fn opener(config: Config) -> BrokerOpener {
     // One clock for all openings: reopening the broker must not confirm a doubtful jump of the wall clock.
     let clock = Arc::new(TrustedClock::new(Arc::new(SystemClock), max_clock_jump(&config)));
     let memory = (config.storage.engine == StorageEngine::Memory).then(|| Arc::new(MemoryLog::new()));
+    let was_open = Arc::new(AtomicBool::new(false));
     Box::new(move || {
         let (config, memory, clock) = (config.clone(), memory.clone(), Arc::clone(&clock));
+        let was_open = Arc::clone(&was_open);
         Box::pin(async move {
-            match memory {
-                Some(log) => Broker::start_on(config, (log as Arc<dyn Log>, super::open_files()), None, clock).await,
-                None => Broker::open_with_clock(config, clock).await,
-            }
+            let declarations = match was_open.load(Ordering::Relaxed) {
+                true => DeclarationPolicy::Logged,
+                false => DeclarationPolicy::Required,
+            };
+            let broker = match memory {
+                Some(log) => {
+                    let log = (log as Arc<dyn Log>, super::open_files());
+                    Broker::start_on(config, log, None, clock, declarations).await?
+                }
+                None => Broker::open_with_clock(config, clock, declarations).await?,
+            };
+            was_open.store(true, Ordering::Relaxed);
+            Ok(broker)
         })
     })
 }

@@ -132,9 +132,13 @@ impl Claims<'_> {
     ) -> ItemResults<ClaimOutcome> {
         let mut answers = ItemAnswers::of(claims.len());
         let mut found = Vec::with_capacity(claims.len());
-        let known = self.read_adjacent(&claims).await;
+        let (known, mut is_refreshed) = (self.read_adjacent(&claims).await, false);
         for (index, claim) in claims.into_iter().enumerate() {
-            match self.claim_request(claim, &known).await {
+            let mut request = self.claim_request(claim.clone(), &known).await;
+            if self.context.refresh_once(&mut request, &mut is_refreshed).await {
+                request = self.claim_request(claim, &known).await;
+            }
+            match request {
                 Ok((place, wanted)) => found.push((index, place, wanted)),
                 Err(error) => answers.put(index, Err(error)),
             }
@@ -200,8 +204,7 @@ impl Claims<'_> {
                 _ if is_undone => again.push((index, request)),
                 Ok(verdict) => {
                     if matches!(verdict, ClaimVerdict::Stale) {
-                        let topic = &request.topic.topic.definition.id;
-                        self.stale.note(&request.key.handler, topic, request.key.sequence);
+                        self.stale.note(&request.key.handler, &request.topic, request.key.sequence);
                     }
                     answers.put(index, Ok(outcome(&request, &verdict, self.defaults())));
                 }

@@ -68,8 +68,13 @@ impl Claims<'_> {
     ) -> ItemResults<Claim> {
         let mut answers = ItemAnswers::of(completions.len());
         let mut found = Vec::with_capacity(completions.len());
+        let mut is_refreshed = false;
         for (index, completion) in completions.into_iter().enumerate() {
-            match self.locate(&completion.id) {
+            let mut located = self.locate(&completion.id);
+            if self.context.refresh_once(&mut located, &mut is_refreshed).await {
+                located = self.locate(&completion.id);
+            }
+            match located {
                 Ok(placed) => found.push((
                     index,
                     placed.place.clone(),
@@ -112,8 +117,13 @@ impl Claims<'_> {
         recorder: &ReplyRecorder<ItemResults<Claim>>,
     ) -> Vec<(usize, PendingCompletion)> {
         let (mut prepared, mut pending) = (Vec::new(), Vec::new());
+        let mut is_refreshed = false;
         for (index, completion) in items {
-            match self.prepare_completion(&completion).await {
+            let mut item = self.prepare_completion(&completion).await;
+            if self.context.refresh_once(&mut item, &mut is_refreshed).await {
+                item = self.prepare_completion(&completion).await;
+            }
+            match item {
                 Ok(item) => {
                     prepared.push(item);
                     pending.push((index, completion));

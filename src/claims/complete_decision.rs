@@ -150,18 +150,19 @@ impl PreparedCompletion {
     }
 
     /// Moves the offset of the group named like the handler; never back, and never past an event with an open claim that is
-    /// no dead letter: a worker that continues after the offset would not find it again. A shared group's offset moves by
-    /// itself.
+    /// no dead letter: a worker that continues after the offset would not find it again. Retention may have removed such an
+    /// event: then it counts only while a worker has it. A shared group's offset moves by itself.
     fn commit(&self, decision: &mut Decision<'_>) -> Result<Option<CommitOutcome>> {
         let Some(offset) = self.offset else { return Ok(None) };
         if offset > Offset::from(decision.tail(TopicNumber(self.key.topic))) {
             return Err(Error::invalid("/offset", "is greater than the topic's tail"));
         }
-        let ClaimKey { handler, topic, sequence } = &self.key;
+        let ClaimKey { handler, topic, .. } = &self.key;
         if decision.claims().generation(handler, *topic).is_some() {
             return Ok(None);
         }
-        let open = decision.claims().first_unfinished(handler, *topic, offset.into(), *sequence);
+        let removed = decision.durable().trimmed(TopicNumber(*topic));
+        let open = decision.claims().first_unfinished(&self.key, offset.into(), removed, decision.now());
         let offset = open.map_or(offset, |first| Offset(first.get().saturating_sub(1)));
         let (group, topic) = (self.key.handler.clone(), self.topic.clone());
         let key = GroupKey { group, topic };

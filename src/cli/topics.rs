@@ -19,6 +19,7 @@ use std::process::ExitCode;
     event-broker topics list\n  \
     event-broker topics create shop.orders --retention P30D\n  \
     event-broker topics change shop.orders --retention P90D\n  \
+    event-broker topics change shop.orders --remove retention\n  \
     event-broker topics segments gts.hx.core.events.topic.v1~ --json")]
 pub(super) struct TopicsArgs {
     #[command(flatten)]
@@ -60,6 +61,9 @@ enum TopicsCommand {
         topic: String,
         #[command(flatten)]
         settings: TopicSettingsArgs,
+        /// Remove this setting, so that its default applies; may be repeated.
+        #[arg(long, value_name = "SETTING")]
+        remove: Vec<TopicSetting>,
     },
     /// Republishes events: for all readers of the topic, for one shared group, or for subscriptions.
     Republish {
@@ -122,6 +126,29 @@ enum TopicsCommand {
         #[arg(long)]
         descending: bool,
     },
+}
+
+/// A setting that may change at any time.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum TopicSetting {
+    Description,
+    Retention,
+    IdempotentRetention,
+    OnPayloadMismatch,
+    Secrets,
+}
+
+impl TopicSetting {
+    /// Its member in the API.
+    const fn member(self) -> &'static str {
+        match self {
+            Self::Description => "description",
+            Self::Retention => "retention",
+            Self::IdempotentRetention => "idempotentRetention",
+            Self::OnPayloadMismatch => "onPayloadMismatch",
+            Self::Secrets => "secrets",
+        }
+    }
 }
 
 /// Settings that may change at any time.
@@ -188,11 +215,8 @@ async fn execute(ClientArgs { server, json, command: verb }: &ClientArgs<TopicsC
                 print(&mut output, *json, &created)?;
             }
         }
-        TopicsCommand::Change { topic, settings } => {
-            let change = Value::Object(settings.members());
-            if change == json!({}) {
-                return Err(CliError::Misused("nothing to change: name a setting, such as --retention".to_owned()));
-            }
+        TopicsCommand::Change { topic, settings, remove } => {
+            let change = change(settings, remove)?;
             let changed = client.send_json(Method::PATCH, &["topics", topic], &change, RequestRetry::Freely).await?;
             print(&mut output, *json, &changed)?;
         }
@@ -235,6 +259,20 @@ async fn execute(ClientArgs { server, json, command: verb }: &ClientArgs<TopicsC
 /// Sends a command about a topic; returns how many events it affected.
 async fn run_order(client: &BrokerClient, topic: &str, command: &str, order: &Value) -> CliResult<Value> {
     client.send_json(Method::POST, &["topics", &format!("{topic}:{command}")], order, RequestRetry::Never).await
+}
+
+/// The change that sets and removes these settings.
+fn change(settings: &TopicSettingsArgs, remove: &[TopicSetting]) -> CliResult<Value> {
+    let mut members = settings.members();
+    for setting in remove {
+        if members.insert(setting.member().to_owned(), Value::Null).is_some_and(|set| !set.is_null()) {
+            return Err(CliError::Misused(format!("`{}` is both set and removed", setting.member())));
+        }
+    }
+    if members.is_empty() {
+        return Err(CliError::Misused("nothing to change: name a setting, such as --retention".to_owned()));
+    }
+    Ok(Value::Object(members))
 }
 
 fn definitions(

@@ -34,7 +34,7 @@ enum TypesCommand {
     List {
         /// Only those that match; a pattern may end in *.
         pattern: Option<String>,
-        /// Only those whose events go to this topic.
+        /// Only those whose events go to this topic; a pattern may end in *.
         #[arg(long, value_name = "ID")]
         topic: Option<String>,
     },

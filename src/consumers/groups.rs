@@ -19,6 +19,7 @@ use contract::{
 };
 use log::{RecordQuery, TopicNumber};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use uuid::Uuid;
 
 impl Consumers<'_> {
@@ -89,7 +90,7 @@ impl Consumers<'_> {
         Ok((!topics.is_empty()).then(|| ConsumerGroup { consumer_group: name.to_owned(), topics }))
     }
 
-    fn lag_query<'a>(&self, ledger: &'a Ledger, name: &'a str, topic: &'a RegisteredTopic) -> LagQuery<'a> {
+    fn lag_query<'a>(&self, ledger: &'a Ledger, name: &'a str, topic: &'a Arc<RegisteredTopic>) -> LagQuery<'a> {
         let policy_order = self.context.logs.default_ledger().claims().policy(name).and_then(|policy| policy.order);
         LagQuery { ledger, name, topic, order: policy_order.unwrap_or(self.terms.order) }
     }

@@ -24,7 +24,7 @@ use crate::claims::{ClaimDefaults, MemberDeparture};
 use crate::events::CallerContext;
 use crate::filters::{self, CompiledFilter};
 use crate::lag::LagCache;
-use crate::ledger::{Command, ConsumerRow, Decision, Entry, Ledger, ReplyRecorder, consumer_bytes};
+use crate::ledger::{Command, ConsumerRow, Decision, Entry, Ledger, ReplyRecorder};
 use crate::logs::LogRef;
 use crate::shared_groups::{SharedGroups, SharedPoll};
 use contract::{
@@ -348,16 +348,15 @@ impl Command for CreateConsumer {
         }
         groups::check_peers(&self.consumer, decision)?;
         let consumer = self.at(decision.now());
-        let bytes = consumer_bytes(&consumer);
-        if !decision.consumers().has_room_for_consumer(bytes) {
+        if !decision.consumers().has_room_for_consumer(&consumer) {
             let expired = decision.consumers().overdue(EXPIRED_PER_ENTRY_MAX);
             if !expired.is_empty() {
                 expiry::end_sessions(expired, decision)?;
             }
             // Removing expired consumers may not free enough bytes.
-            if !decision.consumers().has_room_for_consumer(bytes) {
-                let detail = "The log holds its maximum of consumers, in number or in bytes of their definitions; delete \
-                    some, or let them expire.";
+            if !decision.consumers().has_room_for_consumer(&consumer) {
+                let detail = "The log holds its maximum of consumers, in number or in bytes of their definitions and of the \
+                    filters of their groups; delete consumers or groups that are no longer used.";
                 return Err(Error::new(Kind::Overloaded, detail).with_retry_after(30));
             }
         }

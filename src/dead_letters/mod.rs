@@ -8,10 +8,11 @@
 //! `claims` and `dispatch` decide when work becomes a dead letter.
 
 mod decide;
+mod letter_event;
 mod redrivable;
 
 use crate::dispatch::attempts_of;
-use crate::events::{CallerContext, damage_detail, is_damage, removed, stored_at};
+use crate::events::{CallerContext, damage_detail, is_damage, removed};
 use crate::ledger::{
     DeadLetterRange, DeadLetterRow, DeadLetterSortKey, Ledger, ReplyRecorder, answer_or_repeat, changed_concurrently,
     decide_until_known,
@@ -24,6 +25,7 @@ use contract::{
     Violation, limits,
 };
 use decide::{CorrectedEvent, LetterAction, ResolveLetter, ResolveLetters, ResolveOutcome};
+use letter_event::event_of;
 use log::TopicNumber;
 use redrivable::redrivable;
 use serde::Deserialize;
@@ -128,7 +130,7 @@ impl DeadLetters<'_> {
             let (ledger, row) = self.find(id).await?;
             decide::check_open(&row)?;
             check_lane(&ledger, &row)?;
-            let stored = self.event_of(&ledger, &row).await.map_err(|error| match is_damage(&error) {
+            let stored = event_of(&ledger, &row.letter).await.map_err(|error| match is_damage(&error) {
                 true => damaged(&row, error),
                 false => error,
             })?;
@@ -272,14 +274,9 @@ impl DeadLetters<'_> {
         })
     }
 
-    async fn event_of(&self, ledger: &Ledger, row: &DeadLetterRow) -> Result<Option<StoredEvent>> {
-        let stored = stored_at(ledger, TopicNumber(row.letter.number), row.letter.sequence).await?;
-        Ok(stored.filter(|event| event.sequence == row.letter.sequence))
-    }
-
     /// The event of a dead letter that is shown or discarded: neither needs it, so a damaged one is left out.
     async fn event_to_show(&self, ledger: &Ledger, row: &DeadLetterRow) -> Result<LetterEvent> {
-        match self.event_of(ledger, row).await {
+        match event_of(ledger, &row.letter).await {
             Ok(Some(event)) => Ok(LetterEvent::Stored(event)),
             Ok(None) => Ok(LetterEvent::Unreadable("The event was removed from the topic.".to_owned())),
             Err(error) if is_damage(&error) => Ok(LetterEvent::Unreadable(damage_detail(row.letter.sequence))),

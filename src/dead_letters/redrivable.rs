@@ -1,9 +1,12 @@
 //! The dead letters that a bulk redrive can resolve: exactly those that a single redrive would not refuse.
 //!
-//! - An event that retention has removed, that `repair` has cut out or that is damaged on disk cannot be worked on again.
+//! - An event that retention has removed, that `repair` has cut out or that is damaged on disk cannot be worked on again,
+//!   unless it is removed and a copy of it is stored.
 //! - Neighbouring events are read together: one read for each run of them.
 
 use super::check_lane;
+use super::letter_event::event_of;
+use crate::events::is_damage;
 use crate::ledger::{DeadLetterRow, Ledger, read_failed};
 use contract::{Result, Sequence, limits};
 use log::{LogError, ReadLimit, ReadRange, TopicNumber};
@@ -31,8 +34,22 @@ pub(super) async fn redrivable(
     let is_readable = |row: &DeadLetterRow| {
         readable.get(&row.letter.number).is_some_and(|sequences| sequences.contains(&row.letter.sequence))
     };
-    dead_letters.retain(|row| is_readable(row));
-    Ok(dead_letters)
+    let mut redrivable = Vec::new();
+    for row in dead_letters {
+        if is_readable(&row) || has_copy(ledger, &row).await? {
+            redrivable.push(row);
+        }
+    }
+    Ok(redrivable)
+}
+
+/// Whether a copy of the event of a dead letter can be read in its place.
+async fn has_copy(ledger: &Ledger, row: &DeadLetterRow) -> Result<bool> {
+    match event_of(ledger, &row.letter).await {
+        Ok(event) => Ok(event.is_some()),
+        Err(error) if is_damage(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Those of a topic's events that can be read.

@@ -39,7 +39,7 @@ pub(crate) struct LagQuery<'a> {
     pub(crate) ledger: &'a Ledger,
     /// The handler, and the group.
     pub(crate) name: &'a str,
-    pub(crate) topic: &'a RegisteredTopic,
+    pub(crate) topic: &'a Arc<RegisteredTopic>,
     /// The handler's order.
     pub(crate) order: ClaimOrder,
 }
@@ -56,6 +56,8 @@ struct CachedViews {
 }
 
 struct CachedView {
+    /// If another topic has the name now, the view is not valid.
+    topic: Arc<RegisteredTopic>,
     view: Arc<tokio::sync::Mutex<LagView>>,
     used: u64,
 }
@@ -109,7 +111,11 @@ impl LagCache {
             let oldest = views.known.iter().min_by_key(|(_, known)| known.used).map(|(key, _)| key.clone());
             oldest.iter().for_each(|key| drop(views.known.remove(key)));
         }
-        let known = views.known.entry(key).or_insert_with(|| CachedView { view: Arc::default(), used });
+        let new = || CachedView { topic: Arc::clone(query.topic), view: Arc::default(), used };
+        let known = views.known.entry(key).or_insert_with(new);
+        if !known.topic.is_same(query.topic) {
+            *known = new();
+        }
         known.used = used;
         Arc::clone(&known.view)
     }

@@ -44,9 +44,7 @@ pub use state::claims::group_progress::GroupProgress;
 pub use state::claims::{
     ClaimKey, ClaimRow, ClaimRows, ClaimSlot, ClaimState, DecidedClaims, FinishedBy, lease_expired,
 };
-pub use state::consumers::{
-    ConsumerFilter, ConsumerRow, ConsumerRows, DecidedConsumers, GroupKey, GroupRow, consumer_bytes,
-};
+pub use state::consumers::{ConsumerFilter, ConsumerRow, ConsumerRows, DecidedConsumers, GroupKey, GroupRow};
 pub use state::dead_letters::{
     DeadLetterRange, DeadLetterRow, DeadLetterRows, DeadLetterSortKey, DecidedDeadLetters, StoredDeadLetter,
 };
@@ -198,6 +196,17 @@ impl Ledger {
             true => self.submit(RefreshLedger).await,
             false => Ok(()),
         }
+    }
+
+    /// Refreshes after a refusal that may be due to something that another process has changed. Returns whether it did,
+    /// and the request is to be tried again.
+    pub async fn refresh_after(&self, refusal: &Error) -> Result<bool> {
+        let depends_on_state =
+            matches!(refusal.kind(), Kind::NotFound | Kind::Validation | Kind::InvalidState | Kind::AlreadyExists);
+        if !depends_on_state || !self.log.is_shared() {
+            return Ok(false);
+        }
+        self.refresh().await.map(|()| true)
     }
 
     /// Submits a command and stores its reply in the same append, if its request has an idempotency key.

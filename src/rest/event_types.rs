@@ -13,7 +13,7 @@ use axum::Router;
 use axum::routing::{get, post};
 use contract::{
     Error, EventType, EventTypeId, Kind, NewEventType, NewVersion, RegisterOutcome, RegisteredVersion, Result,
-    SchemaVersion, TopicId, limits,
+    SchemaVersion, limits,
 };
 
 /// What a page of event types may need: at least one type with all its versions.
@@ -48,7 +48,7 @@ async fn list(request: ApiRequest) -> HandlerResult {
     request.allow_params(&["type", "topic", "limit", "cursor"])?.check_accepts_json()?;
     let query = PageQuery::of(&request)?;
     let pattern = request.params.pattern("type")?;
-    let topic = request.params.identifier::<TopicId>("topic")?;
+    let topic = request.params.pattern("topic")?;
     let (cursor, limit) = (query.cursor.as_ref(), query.limit);
     let page = request.app.events().event_types(pattern.as_ref(), topic.as_ref(), cursor, limit);
     response_budget::budgeted(&request.app, LIST_ROOM, page, |page| pages::page_response(page, limit)).await

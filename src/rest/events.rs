@@ -52,7 +52,7 @@ async fn publish(mut request: ApiRequest) -> HandlerResult<Reply> {
         return Box::pin(publish_batch(request)).await;
     }
     request.allow_params(&["waitFor", "timeout"])?.check_accepts_json()?;
-    let wait_for = ProjectionWait::of(&request)?;
+    let mut wait_for = ProjectionWait::of(&request).await?;
     let body = request.bytes().await?;
     let profile = request.app.profile();
     // Boxed: it is moved several times, and every future on its way would reserve memory for it.
@@ -64,7 +64,7 @@ async fn publish(mut request: ApiRequest) -> HandlerResult<Reply> {
     drop(body);
     request.release_bytes();
     let producer = producer(request.headers())?;
-    wait_for.check(&request.app, &event)?;
+    wait_for.check(&request, &event).await?;
     let publish = async |recorder| {
         let published = request.writes().publish(event, producer.as_ref(), recorder).await?;
         wait_for.wait_applied(&request.app, &[&published.event]).await?;
@@ -81,7 +81,7 @@ async fn publish_batch(mut request: ApiRequest) -> HandlerResult<Reply> {
         Some("all") => Atomicity::All,
         Some(_) => return Err(Error::invalid("/atomic", "must be `all` or absent").into()),
     };
-    let wait_for = ProjectionWait::of(&request)?;
+    let wait_for = ProjectionWait::of(&request).await?;
     let body = request.bytes().await?;
     let events = match sent {
         RequestFormat::Json => parse_batch(request.app.profile(), &body)?,

@@ -229,33 +229,40 @@ fn replayed_events(body: &Bytes) -> Vec<StoredEvent> {
 
 impl ProjectionWait {
     /// What the query requests; unknown projections are refused.
-    pub(super) fn of(request: &ApiRequest) -> Result<Self> {
+    pub(super) async fn of(request: &ApiRequest) -> Result<Self> {
         let (app, params) = (&request.app, &request.params);
         let longest = app.broker.config().polling.max_timeout_secs;
         let timeout = params.timeout(app.options.wait_default)?;
         if timeout.as_secs() > longest {
             return Err(Error::invalid("/timeout", format!("must be between 0 and {longest} seconds")));
         }
-        let names = params.one("waitFor")?.map(|names| names.split(','));
-        let awaited = names.map(|names| app.broker.projections().awaited(names)).transpose()?;
-        let awaited = awaited.unwrap_or_default();
+        let awaited = match params.one("waitFor")? {
+            // Boxed: most requests wait for nothing, and their futures stay small.
+            Some(names) => Box::pin(app.broker.awaited_projections(names)).await?,
+            None => Vec::new(),
+        };
         let permit = if awaited.is_empty() { None } else { request.begin_wait()? };
         Ok(Self { awaited, timeout, _permit: permit })
     }
 
     /// Waits for the events of a stored response, as for those of a first one.
     pub(super) async fn wait_replayed(request: &ApiRequest, body: &Bytes) -> Result<()> {
-        let wait = Self::of(request)?;
+        let wait = Self::of(request).await?;
         let events = replayed_events(body);
         wait.wait_applied(&request.app, &events.iter().collect::<Vec<_>>()).await
     }
 
     /// Refuses a projection that would never read the event.
-    pub(super) fn check(&self, app: &AppState, event: &NewEvent) -> Result<()> {
-        if self.awaited.is_empty() {
+    pub(super) async fn check(&mut self, request: &ApiRequest, event: &NewEvent) -> Result<()> {
+        let broker = &request.app.broker;
+        if self.awaited.is_empty() || broker.projections().check_reached(&self.awaited, event).is_ok() {
             return Ok(());
         }
-        app.broker.projections().check_reached(&self.awaited, event)
+        // Another broker may have defined the projection anew.
+        Box::pin(broker.refresh()).await?;
+        let names = request.params.one("waitFor")?.unwrap_or_default();
+        self.awaited = broker.projections().awaited(names.split(','))?;
+        broker.projections().check_reached(&self.awaited, event)
     }
 
     /// Returns when every projection has applied the events that it reads.

@@ -5,7 +5,7 @@
 use super::PeerSource;
 use super::backlog::{EventAvailability, GroupBacklog};
 use super::poll_queue::WaitRole;
-use crate::ledger::{ClaimFeed, ClaimRows, ClaimState, ConsumerFilter, Ledger};
+use crate::ledger::{ClaimFeed, ClaimRows, ClaimState, ConsumerFilter, Ledger, RegisteredTopic};
 use contract::{Consumer, Position, Sequence};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use uuid::Uuid;
 /// A group's work in a topic.
 pub(super) struct SharedGroup {
     pub(super) name: String,
-    number: u32,
+    topic: Arc<RegisteredTopic>,
     /// The filter of the group's members, as they spell it.
     filter: ConsumerFilter,
     backlog: Mutex<GroupBacklog>,
@@ -52,13 +52,13 @@ pub(super) struct MemberDemand {
 }
 
 impl SharedGroup {
-    pub(super) fn new(consumer: &Consumer, ledger: &Ledger, number: u32) -> Self {
+    pub(super) fn new(consumer: &Consumer, ledger: &Ledger, topic: &Arc<RegisteredTopic>) -> Self {
         let name = consumer.consumer_group.clone();
-        let feed = ledger.claims().feed(&name, number);
+        let feed = ledger.claims().feed(&name, topic.number.0);
         let (scan_lock, presence) = (tokio::sync::Mutex::default(), Mutex::default());
         Self {
             name,
-            number,
+            topic: Arc::clone(topic),
             filter: ConsumerFilter::of(consumer),
             backlog: Mutex::default(),
             feed,
@@ -67,9 +67,13 @@ impl SharedGroup {
         }
     }
 
-    /// Whether a consumer has the filter of this group.
-    pub(super) fn is_of(&self, consumer: &Consumer) -> bool {
-        self.filter == ConsumerFilter::of(consumer)
+    /// Whether this is the group of a consumer of this topic, with the same filter.
+    pub(super) fn is_of(&self, consumer: &Consumer, topic: &RegisteredTopic) -> bool {
+        self.topic.is_same(topic) && self.filter == ConsumerFilter::of(consumer)
+    }
+
+    fn number(&self) -> u32 {
+        self.topic.number.0
     }
 
     /// The backlog, not brought up to date.
@@ -83,7 +87,7 @@ impl SharedGroup {
         // Taken before the rows are read: a change in between is then noted again.
         let changes = self.feed.take();
         let claims = ledger.claims();
-        let division = claims.group_progress(&self.name, self.number)?;
+        let division = claims.group_progress(&self.name, self.number())?;
         if changes.everything || backlog.generation() != Some(division.generation()) {
             backlog.begin(division.generation(), division.watermark());
         }
@@ -107,7 +111,7 @@ impl SharedGroup {
 
     /// How many more events a member may have.
     fn room(&self, backlog: &GroupBacklog, claims: &ClaimRows, now: i64, demand: &MemberDemand) -> usize {
-        let held = claims.held_by(&self.name, self.number, &demand.owner, now);
+        let held = claims.held_by(&self.name, self.number(), &demand.owner, now);
         demand.in_flight_max.saturating_sub(held + backlog.offered_to(demand.member))
     }
 
@@ -117,13 +121,13 @@ impl SharedGroup {
         claims: &'a ClaimRows,
         now: i64,
     ) -> impl Fn(Sequence) -> EventAvailability + 'a {
-        move |sequence| match claims.state_of(&self.name, self.number, sequence) {
+        move |sequence| match claims.state_of(&self.name, self.number(), sequence) {
             Some(ClaimState::Live { until: at } | ClaimState::Failed { retry_at: at }) if at > now => {
                 EventAvailability::Until(at)
             }
             Some(ClaimState::Dead { .. }) => EventAvailability::Stuck,
             Some(_) => EventAvailability::Again,
-            None if claims.is_finished(&self.name, self.number, sequence) => EventAvailability::Finished,
+            None if claims.is_finished(&self.name, self.number(), sequence) => EventAvailability::Finished,
             None => EventAvailability::Free,
         }
     }

@@ -26,7 +26,7 @@ mod scan;
 
 pub(crate) use poll::SharedPoll;
 
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, RegisteredTopic};
 use contract::{BoxFuture, Consumer, TopicId};
 use group::SharedGroup;
 use std::collections::HashMap;
@@ -58,14 +58,15 @@ impl SharedGroups {
         open.retain(|(group, topic), _| has_members(group, topic));
     }
 
-    /// The group of a member. If its members had another filter before, its backlog starts again.
-    fn of(&self, consumer: &Consumer, ledger: &Ledger, number: u32) -> Arc<SharedGroup> {
+    /// The group of a member. If its members had another filter before, or the topic was deleted and created again, its
+    /// backlog starts again.
+    fn of(&self, consumer: &Consumer, ledger: &Ledger, topic: &Arc<RegisteredTopic>) -> Arc<SharedGroup> {
         let key = (consumer.consumer_group.clone(), consumer.topic.clone());
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         match open.get(&key) {
-            Some(known) if known.is_of(consumer) => Arc::clone(known),
+            Some(known) if known.is_of(consumer, topic) => Arc::clone(known),
             _ => {
-                let group = Arc::new(SharedGroup::new(consumer, ledger, number));
+                let group = Arc::new(SharedGroup::new(consumer, ledger, topic));
                 open.insert(key, Arc::clone(&group));
                 group
             }

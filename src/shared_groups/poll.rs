@@ -129,7 +129,7 @@ impl SharedPoll<'_> {
             };
             self.ledger.submit(BeginSharing { group, topic, number, offset }).await?;
         }
-        Ok(self.groups.of(&self.consumer, self.ledger, number.0))
+        Ok(self.groups.of(&self.consumer, self.ledger, &self.topic))
     }
 
     /// Takes the member's share of the events that are ready. If other members are faster several times in a row, it is empty.

@@ -77,6 +77,7 @@ impl Subscriptions<'_> {
         recorder: ReplyRecorder<SubscriptionRow>,
     ) -> Result<(SubscriptionRow, SubscriptionWithSecret)> {
         validate::subscription(&new, self.allows_private())?;
+        validate::new_code(&new.code)?;
         self.check_pool(new.pool.as_deref())?;
         operational_events::prepare(self.context.logs.default_ledger()).await?;
         let located = self.located(&new)?;

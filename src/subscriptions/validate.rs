@@ -3,6 +3,15 @@
 use crate::config::DispatchConfig;
 use crate::delivery::{DeliveryTarget, check_no_credentials, check_target};
 use contract::{Error, Kind, NewSubscription, NewTask, Pool, Result, SchemaVersion, Violation, limits};
+use uuid::Uuid;
+
+/// Refuses a code of a new subscription that could be the id of another one: a path names a subscription by either.
+pub(super) fn new_code(code: &str) -> Result<()> {
+    match Uuid::parse_str(code) {
+        Ok(_) => Err(Error::invalid("/code", "must not be a UUID: subscriptions are found by their id or code")),
+        Err(_) => Ok(()),
+    }
+}
 
 /// Refuses a definition that breaks a rule, naming every rule it breaks.
 pub(super) fn subscription(it: &NewSubscription, allow_private: bool) -> Result<()> {

@@ -49,6 +49,27 @@ pub(crate) async fn register(
     }
 }
 
+/// Registers a topic that the configuration declares. One that exists is changed to its declaration: members that may change
+/// and are not declared get their defaults.
+pub(crate) async fn declare(logs: &Arc<Logs>, declared: NewTopic) -> Result<()> {
+    let refused = match register(logs, declared.clone(), ReplyRecorder::disabled()).await {
+        Err(error) if error.kind() == Kind::AlreadyExists => error,
+        registered => return registered.map(drop),
+    };
+    let known = logs.default_ledger().registry().definition(&declared.id).map(|known| fixed_members(&known.definition));
+    let known = known.ok_or(refused)?;
+    if known != fixed_members(&declared) {
+        let members = differing_members(&known, &fixed_members(&declared));
+        let detail = format!(
+            "The topic is registered with another {members}, which cannot change. Declare it as it is registered, or declare \
+            another name."
+        );
+        return Err(Error::new(Kind::AlreadyExists, detail));
+    }
+    let to_declared = TopicChange::into_definition(&declared);
+    change(logs, &declared.id, to_declared, ReplyRecorder::disabled()).await.map(drop)
+}
+
 /// Registers one of the broker's own topics in this log.
 pub(crate) async fn register_here(ledger: &Ledger, topic: NewTopic) -> Result<()> {
     ledger.submit(RegisterTopic(topic)).await.map(drop)
@@ -83,13 +104,17 @@ pub(crate) fn list(
 ) -> Page<Topic> {
     let matching = registry.definitions().filter(|topic| {
         let NewTopic { id, internal, .. } = &topic.definition;
-        let fits = |pattern: &IdPattern| match pattern.is_exact() {
-            true => pattern.as_str() == id.as_str(),
-            false => pattern.matches(id.as_identifier()),
-        };
-        !internal && pattern.is_none_or(fits)
+        !internal && pattern.is_none_or(|pattern| is_selected(pattern, id))
     });
     Page::of(matching.cloned(), cursor, limit, |last| last.definition.id.to_string())
+}
+
+/// Whether a pattern in a list selects a topic: the topic itself, or those that match a pattern with a star.
+pub(crate) fn is_selected(pattern: &IdPattern, id: &TopicId) -> bool {
+    match pattern.is_exact() {
+        true => pattern.as_str() == id.as_str(),
+        false => pattern.matches(id.as_identifier()),
+    }
 }
 
 /// Lists the segments with a topic's events.
@@ -116,6 +141,13 @@ pub(crate) fn check(topic: &NewTopic, logs: &Logs) -> Result<Option<LogLocation>
     }
     refuse(violations)?;
     Ok(home)
+}
+
+/// A definition without the members that may change, and with the defaults of the others: two that are equal differ in nothing
+/// that cannot change.
+fn fixed_members(topic: &NewTopic) -> NewTopic {
+    let bare = TopicChange::into_definition(&NewTopic::new(topic.id.clone())).applied_to(topic.clone());
+    NewTopic { deduplicate_by: Some(rule_of(topic)), cleanup: Some(topic.cleanup.unwrap_or_default()), ..bare }
 }
 
 /// The rule by which a topic recognises duplicates.
@@ -196,18 +228,11 @@ impl Command for ChangeTopic {
     fn decide(&self, decision: &mut Decision<'_>) -> Result<Topic> {
         let registry = decision.registry();
         let known = registry.definition(&self.id).ok_or_else(|| Error::not_found("topic"))?;
-        let mut topic = known.clone();
-        let TopicChange { description, retention, idempotent_retention, on_payload_mismatch, secrets } =
-            self.change.clone();
-        let definition = &mut topic.definition;
-        definition.description = description.or(definition.description.take());
-        definition.retention = retention.or(definition.retention.take());
-        definition.idempotent_retention = idempotent_retention.or(definition.idempotent_retention.take());
-        definition.on_payload_mismatch = on_payload_mismatch.or(definition.on_payload_mismatch);
-        definition.secrets = secrets.or(definition.secrets);
+        let definition = self.change.clone().applied_to(known.definition.clone());
         let mut violations = Vec::new();
         check_words(definition.description.as_deref(), definition.idempotent_retention.as_ref(), &mut violations);
         refuse(violations)?;
+        let topic = Topic { definition, ..known.clone() };
         if topic != *known {
             let entry = match registry.placed(&self.id) {
                 Some(known) => {
@@ -221,6 +246,6 @@ impl Command for ChangeTopic {
     }
 
     fn bytes(&self) -> usize {
-        self.change.description.as_ref().map_or(0, String::len)
+        self.change.description.iter().flatten().map(String::len).sum()
     }
 }

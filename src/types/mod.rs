@@ -47,17 +47,19 @@ pub(crate) async fn register(
     ledger.submit_recording(RegisterEventType { definition, declared, bytes }, recorder).await
 }
 
-/// Registers a type that the configuration declares. If the type exists, new versions of it are added and finalised.
+/// Registers a type that the configuration declares. If the type exists, versions of it that are new or being finalised are
+/// finalised as they are declared.
 pub(crate) async fn declare(context: TypeContext<'_>, event_type: NewEventType) -> Result<()> {
-    if let Some(known) = context.ledger.registry().event_type(&event_type.id) {
-        let (_, declared) = check_off_thread(context.schemas, event_type.clone()).await?;
-        for version in declared {
-            if known.version(version.version).is_none() {
-                let number = version.version;
-                versions::add(context, &event_type.id, version, ReplyRecorder::disabled()).await?;
-                versions::finalise(context, &event_type.id, number, ReplyRecorder::disabled()).await?;
-            }
+    if context.ledger.registry().event_type(&event_type.id).is_none() {
+        match register(context, event_type.clone(), ReplyRecorder::disabled()).await {
+            // Another broker registered it meanwhile, perhaps with fewer versions.
+            Err(error) if error.kind() == Kind::AlreadyExists => (),
+            registered => return registered.map(drop),
         }
+    }
+    let (event_type, declared) = check_off_thread(context.schemas, event_type).await?;
+    for version in declared {
+        versions::declare(context, &event_type.id, version).await?;
     }
     register(context, event_type, ReplyRecorder::disabled()).await.map(drop)
 }

@@ -117,6 +117,27 @@ pub(crate) async fn finalise(
     .await
 }
 
+/// Makes a version that the configuration declares CURRENT, in one decision: several brokers may declare it at the same time.
+/// Nothing changes if it is finalised already.
+pub(super) async fn declare(
+    TypeContext { ledger, schemas }: TypeContext<'_>,
+    id: &EventTypeId,
+    definition: NewVersion,
+) -> Result<()> {
+    decide_until_known((), |()| async {
+        let known = find(ledger, id)?;
+        if is_settled(&known, definition.version) {
+            return Ok(answer_or_repeat(Some(())));
+        }
+        let (seen, compared) = (Arc::clone(&known), definition.clone());
+        schemas.run(CompileWork::Registration, move || refuse_if_incompatible(&seen, &compared)).await?;
+        let bytes = definition.schema.to_string().len();
+        let command = DeclareVersion { id: id.clone(), definition: definition.clone(), seen: known.defined_at, bytes };
+        ledger.submit(command).await.map(answer_or_repeat)
+    })
+    .await
+}
+
 /// Makes a CURRENT version DEPRECATED.
 pub(crate) async fn deprecate(
     ledger: &Ledger,
@@ -137,6 +158,7 @@ pub(crate) async fn archive(
 }
 
 const FIRST: &str = "1.0";
+const NOT_ABOVE: &str = "must be above the highest finalised minor of its major version";
 
 /// The result for the caller, unless the request must be prepared again.
 pub(super) fn decided<A: Clone>(answer: &Option<A>) -> Option<Result<A>> {
@@ -163,6 +185,12 @@ fn refuse_if_incompatible(known: &RegisteredType, definition: &NewVersion) -> Re
     declared_versions::refuse_incompatible(
         before.map_or_else(Vec::new, |old| schema::incompatibilities("", &old.definition, definition, target)),
     )
+}
+
+/// Whether declaring a version does not change it: it is finalised, or the type stays as it is.
+fn is_settled(known: &RegisteredType, version: SchemaVersion) -> bool {
+    let is_final = |version: &RegisteredVersion| version.status != VersionStatus::Finalising;
+    known.version(version).is_some_and(|version| is_final(version) || known.event_type.archived)
 }
 
 fn invalid_state(detail: &'static str) -> Error {
@@ -208,13 +236,9 @@ impl Command for AddVersion {
             return Ok(None);
         }
         if !is_above(&known, self.definition.version) {
-            let detail = "must be above the highest finalised minor of its major version";
-            return Err(Error::invalid("/version", detail));
+            return Err(Error::invalid("/version", NOT_ABOVE));
         }
-        let others = known.event_type.versions.iter().map(|version| &version.definition);
-        let others = others.filter(|other| other.version != self.definition.version);
-        declared_versions::check_room(others.chain([&self.definition]))?;
-        declared_versions::check_room_of_all(decision.registry(), self.bytes)?;
+        check_room(decision, &known, &self.definition, self.bytes)?;
         let version = RegisteredVersion {
             definition: self.definition.clone(),
             status: VersionStatus::Finalising,
@@ -229,6 +253,66 @@ impl Command for AddVersion {
     fn bytes(&self) -> usize {
         self.bytes
     }
+}
+
+/// Refuses a new version, or a new definition of one, that is too much.
+fn check_room(decision: &Decision<'_>, known: &RegisteredType, new: &NewVersion, bytes: usize) -> Result<()> {
+    let others = known.event_type.versions.iter().map(|version| &version.definition);
+    let others = others.filter(|other| other.version != new.version);
+    declared_versions::check_room(others.chain([new]))?;
+    declared_versions::check_room_of_all(decision.registry(), bytes)
+}
+
+/// Adds a version, or replaces one that is still being finalised, and makes it CURRENT.
+struct DeclareVersion {
+    id: EventTypeId,
+    definition: NewVersion,
+    /// The definition it was compared with.
+    seen: Position,
+    bytes: usize,
+}
+
+impl Command for DeclareVersion {
+    /// `None`: look again.
+    type Answer = Option<()>;
+
+    fn decide(&self, decision: &mut Decision<'_>) -> Result<Self::Answer> {
+        let known = decision.registry().event_type(&self.id).cloned();
+        if known.is_some_and(|known| is_settled(&known, self.definition.version)) {
+            return Ok(Some(()));
+        }
+        let known = live_type(decision, &self.id)?;
+        if known.defined_at != self.seen {
+            return Ok(None);
+        }
+        if !is_above(&known, self.definition.version) {
+            return Err(Error::invalid("/versions", format!("{} {NOT_ABOVE}", self.definition.version)));
+        }
+        check_room(decision, &known, &self.definition, self.bytes)?;
+        let now = Timestamp::from_millis(decision.now());
+        let version = RegisteredVersion {
+            definition: self.definition.clone(),
+            status: VersionStatus::Current,
+            created_at: known.version(self.definition.version).map_or(now, |draft| draft.created_at),
+            finalised_at: Some(now),
+            deprecated_at: None,
+        };
+        make_current(decision, &known, version).map(Some)
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// Makes a version CURRENT, and the one of its major that is CURRENT, DEPRECATED.
+fn make_current(decision: &mut Decision<'_>, known: &RegisteredType, version: RegisteredVersion) -> Result<()> {
+    let (major, now) = (version.definition.version.major, Timestamp::from_millis(decision.now()));
+    let before = known.event_type.versions.iter().filter(|version| version.status == VersionStatus::Current);
+    let before = before.filter(|version| version.definition.version.major == major);
+    let mut changed: Vec<_> = before.map(|version| deprecated(version, now)).collect();
+    changed.push(version);
+    change(decision, &known.event_type.definition.id, changed)
 }
 
 struct FinaliseVersion {
@@ -256,11 +340,7 @@ impl Command for FinaliseVersion {
         }
         let now = Timestamp::from_millis(decision.now());
         let version = RegisteredVersion { status: VersionStatus::Current, finalised_at: Some(now), ..draft.clone() };
-        let before = known.event_type.versions.iter().filter(|version| version.status == VersionStatus::Current);
-        let before = before.filter(|version| version.definition.version.major == self.version.major);
-        let mut changed: Vec<_> = before.map(|version| deprecated(version, now)).collect();
-        changed.push(version.clone());
-        change(decision, &self.id, changed)?;
+        make_current(decision, &known, version.clone())?;
         Ok(Some(version))
     }
 

@@ -262,7 +262,7 @@ async fn a_window_that_is_raised_revives_no_key_at_any_broker() {
     // The checkpoint drops the first key, which is past its window.
     old.close().await;
     let old = open(Some(&state)).await;
-    let change = TopicChange { idempotent_retention: Some("P90D".parse().unwrap()), ..TopicChange::default() };
+    let change = TopicChange { idempotent_retention: Some(Some("P90D".parse().unwrap())), ..TopicChange::default() };
     old.change_topic(&topic_id("orders"), change).await.unwrap();
     let fresh = open(None).await;
     let (two, one) =
@@ -344,7 +344,7 @@ impl ModelledBroker {
                 let window = self.window;
                 self.stored.retain(|_, time| now - *time < window);
                 self.window = hours * HOUR;
-                let window = Some(format!("PT{hours}H").parse().unwrap());
+                let window = Some(Some(format!("PT{hours}H").parse().unwrap()));
                 let change = TopicChange { idempotent_retention: window, ..TopicChange::default() };
                 self.broker.change_topic(&topic_id("orders"), change).await.unwrap();
             }

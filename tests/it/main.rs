@@ -20,6 +20,7 @@ mod configuration;
 mod consumers;
 mod damage;
 mod dead_letters;
+mod declarations;
 mod dispatch;
 mod effects_once;
 mod faults;

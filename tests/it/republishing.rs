@@ -384,3 +384,51 @@ fn a_topic_is_trimmed_through_a_sequence_or_before_a_time() {
     ",
     );
 }
+
+/// Its event was looked up only under the original's sequence: it could be claimed and given up, and then only discarded.
+#[test]
+fn a_dead_letter_of_a_copy_whose_original_is_removed_has_its_event_and_can_be_redriven() {
+    with_events(
+        "
+        republish orders 1 1                        -> 1
+        trim orders 1                               -> removed 1
+        claim h orders/5 as=a                       -> claimed attempt 1 until 900000
+        fail a class=X final                        -> dead attempt 1
+        letters                                     -> h orders/1 X attempts 1 open
+        redrive-all name=h dry                      -> 1
+        redrive h orders/1                          -> redriven
+        claim h orders/5 as=b                       -> claimed attempt 1 until 900000
+        fail b class=Y final                        -> dead attempt 1
+        redrive h orders/1 data={\"n\":9}           -> redriven
+        read orders after=4                         -> 5 6 next 6 tail 6
+        claim h orders/5                            -> done
+        claim h orders/6 as=c                       -> claimed attempt 1 until 900000
+        fail c class=Z final                        -> dead attempt 1
+        trim orders 6                               -> removed 5
+        letters                                     -> h orders/6 Z attempts 1 open event gone
+        redrive h orders/6                          -> TRIMMED earliest 7
+    ",
+    );
+}
+
+/// The letter could not be redriven, so the events of its aggregate were never handed out.
+#[test]
+fn a_shared_group_goes_on_with_an_aggregate_when_the_copy_that_it_gave_up_is_redriven() {
+    with_events(
+        "
+        republish orders 1 1                        -> 1
+        trim orders 1                               -> removed 1
+        consumer m group=g topic=orders shared      -> created
+        poll m after=1                              -> 2 3 4 next 1 tail 5
+        dones m.2 m.3 m.4                           -> done attempt 1 | done attempt 1 | done attempt 1
+        poll m                                      -> 5 next 4 tail 5
+        fail m.5 class=X final                      -> dead attempt 1
+        publish placed a                            -> created 6 aggregate 4
+        poll m                                      -> next 4 tail 6
+        redrive g orders/1                          -> redriven
+        poll m                                      -> 5 next 4 tail 6
+        done m.5                                    -> done attempt 1
+        poll m                                      -> 6 next 5 tail 6
+    ",
+    );
+}

@@ -436,7 +436,8 @@ async fn event_types_are_listed_by_the_topic_their_events_go_to() {
         broker.register_event_type(event_type).await.unwrap();
     }
     let listed = async |topic: Option<&TopicId>| {
-        let page = broker.event_types(None, topic, None, 10).await.unwrap();
+        let topic = topic.map(|topic| topic.as_str().parse().unwrap());
+        let page = broker.event_types(None, topic.as_ref(), None, 10).await.unwrap();
         page.items.into_iter().map(|known| known.definition.id.as_str().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(listed(None).await.len(), 3);

@@ -6,7 +6,7 @@ use crate::requests::{NO_PARAMS, custom_method};
 use contract::api::{BoxFuture, EventTypeApi};
 use contract::{
     Cursor, EventType, EventTypeId, IdPattern, NewEventType, NewVersion, Page, RegisterOutcome, RegisteredVersion,
-    Result, SchemaVersion, TopicId,
+    Result, SchemaVersion,
 };
 use reqwest::Method;
 
@@ -29,7 +29,7 @@ impl EventTypeApi for Client {
     fn event_types<'a>(
         &'a self,
         pattern: Option<&'a IdPattern>,
-        topic: Option<&'a TopicId>,
+        topic: Option<&'a IdPattern>,
         cursor: Option<&'a Cursor>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Page<EventType>>> {

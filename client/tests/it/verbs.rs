@@ -76,7 +76,7 @@ async fn registry(broker: &dyn EventBroker, said: &mut Said) -> Result<()> {
             Err(error) => said.0.push(refusal(&error)),
         }
     }
-    let change = TopicChange { description: Some("Three.".to_owned()), ..TopicChange::default() };
+    let change = TopicChange { description: Some(Some("Three.".to_owned())), ..TopicChange::default() };
     said.add(broker.change_topic(&other(), change).await?.definition);
     said.add(broker.topic(&other()).await?.definition);
     said.refused(broker.topic(&"gts.hx.core.events.topic.v1~vendor.none.v1".parse().unwrap()).await);
@@ -91,7 +91,8 @@ async fn registry(broker: &dyn EventBroker, said: &mut Said) -> Result<()> {
     said.registered(broker.register_event_type(new_type.clone()).await?, show);
     said.registered(broker.register_event_type(new_type).await?, show);
     said.add(broker.event_type(&opened()).await?.definition);
-    said.page(&broker.event_types(None, Some(&other()), None, 10).await?, |it| it.definition.id.to_string());
+    let of_topic: IdPattern = other().to_string().parse().unwrap();
+    said.page(&broker.event_types(None, Some(&of_topic), None, 10).await?, |it| it.definition.id.to_string());
     let (first, second) = (SchemaVersion { major: 1, minor: 0 }, SchemaVersion { major: 2, minor: 0 });
     for version in [first, second] {
         let added = broker.add_version(&opened(), NewVersion::json_schema(version, json!({"type": "object"}))).await?;

@@ -3,7 +3,7 @@
 use super::BoxFuture;
 use crate::{
     Cursor, EventType, EventTypeId, IdPattern, NewEventType, NewVersion, Page, RegisterOutcome, RegisteredVersion,
-    Result, SchemaVersion, TopicId,
+    Result, SchemaVersion,
 };
 
 /// Event types and the versions of their schemas.
@@ -18,12 +18,12 @@ pub trait EventTypeApi: Send + Sync {
     fn register_event_type(&self, event_type: NewEventType) -> BoxFuture<'_, Result<RegisterOutcome<EventType>>>;
     /// One event type.
     fn event_type<'a>(&'a self, id: &'a EventTypeId) -> BoxFuture<'a, Result<EventType>>;
-    /// Event types in the order of their ids; only those that match `pattern` and whose events go to `topic`, if these are
-    /// given.
+    /// Event types in the order of their ids; only those that match `pattern` and whose events go to a topic that matches
+    /// `topic`, if these are given.
     fn event_types<'a>(
         &'a self,
         pattern: Option<&'a IdPattern>,
-        topic: Option<&'a TopicId>,
+        topic: Option<&'a IdPattern>,
         cursor: Option<&'a Cursor>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Page<EventType>>>;

@@ -17,7 +17,8 @@ impl BrokerWrites<'_> {
         recorder: ReplyRecorder<ClaimOutcome>,
     ) -> Result<ClaimOutcome> {
         let (claim, keep) = (&claim, &recorder);
-        self.0.with_refresh(|| async move { self.0.claims(producer).claim(claim.clone(), keep.clone()).await }).await
+        self.with_refresh(|broker| async move { broker.claims(producer).claim(claim.clone(), keep.clone()).await })
+            .await
     }
 
     pub(crate) async fn claim_batch(
@@ -26,7 +27,7 @@ impl BrokerWrites<'_> {
         producer: Option<&ProducerId>,
         recorder: ReplyRecorder<Vec<Result<ClaimOutcome>>>,
     ) -> Result<Vec<Result<ClaimOutcome>>> {
-        self.0.claims(producer).claim_batch(claims, recorder).await
+        self.unrefreshed().claims(producer).claim_batch(claims, recorder).await
     }
 
     pub(crate) async fn heartbeat(
@@ -36,7 +37,8 @@ impl BrokerWrites<'_> {
         recorder: ReplyRecorder<Claim>,
     ) -> Result<Claim> {
         let recorder = &recorder;
-        self.0.with_refresh(|| async move { self.0.claims(None).heartbeat(claim, token, recorder.clone()).await }).await
+        self.with_refresh(|broker| async move { broker.claims(None).heartbeat(claim, token, recorder.clone()).await })
+            .await
     }
 
     pub(crate) async fn complete_claim(
@@ -47,9 +49,10 @@ impl BrokerWrites<'_> {
         recorder: ReplyRecorder<Claim>,
     ) -> Result<Claim> {
         let (done, keep) = (&completion, &recorder);
-        self.0
-            .with_refresh(|| async move { self.0.claims(producer).complete(claim, done.clone(), keep.clone()).await })
-            .await
+        self.with_refresh(
+            |broker| async move { broker.claims(producer).complete(claim, done.clone(), keep.clone()).await },
+        )
+        .await
     }
 
     pub(crate) async fn complete_claims(
@@ -58,7 +61,7 @@ impl BrokerWrites<'_> {
         producer: Option<&ProducerId>,
         recorder: ReplyRecorder<Vec<Result<Claim>>>,
     ) -> Result<Vec<Result<Claim>>> {
-        self.0.claims(producer).complete_batch(completions, recorder).await
+        self.unrefreshed().claims(producer).complete_batch(completions, recorder).await
     }
 
     pub(crate) async fn fail_claim(
@@ -68,8 +71,7 @@ impl BrokerWrites<'_> {
         recorder: ReplyRecorder<Claim>,
     ) -> Result<Claim> {
         let (failure, keep) = (&failure, &recorder);
-        self.0
-            .with_refresh(|| async move { self.0.claims(None).fail(claim, failure.clone(), keep.clone()).await })
+        self.with_refresh(|broker| async move { broker.claims(None).fail(claim, failure.clone(), keep.clone()).await })
             .await
     }
 
@@ -80,7 +82,8 @@ impl BrokerWrites<'_> {
         recorder: ReplyRecorder<Claim>,
     ) -> Result<Claim> {
         let recorder = &recorder;
-        self.0.with_refresh(|| async move { self.0.claims(None).release(claim, token, recorder.clone()).await }).await
+        self.with_refresh(|broker| async move { broker.claims(None).release(claim, token, recorder.clone()).await })
+            .await
     }
 }
 

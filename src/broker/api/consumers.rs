@@ -17,12 +17,12 @@ impl BrokerWrites<'_> {
         recorder: ReplyRecorder<Consumer>,
     ) -> Result<Consumer> {
         let (consumer, keep) = (&consumer, &recorder);
-        self.0.with_refresh(|| async move { self.0.consumers().create(consumer.clone(), keep.clone()).await }).await
+        self.with_refresh(|broker| async move { broker.consumers().create(consumer.clone(), keep.clone()).await }).await
     }
 
     pub(crate) async fn delete_consumer(self, id: Uuid, recorder: ReplyRecorder<()>) -> Result<()> {
         let recorder = &recorder;
-        self.0.with_refresh(|| async move { self.0.consumers().delete(id, recorder.clone()).await }).await
+        self.with_refresh(|broker| async move { broker.consumers().delete(id, recorder.clone()).await }).await
     }
 
     pub(crate) async fn commit_offset(
@@ -32,12 +32,11 @@ impl BrokerWrites<'_> {
         recorder: ReplyRecorder<GroupTopic>,
     ) -> Result<GroupTopic> {
         let recorder = &recorder;
-        self.0.with_refresh(|| async move { self.0.consumers().commit(id, offset, recorder.clone()).await }).await
+        self.with_refresh(|broker| async move { broker.consumers().commit(id, offset, recorder.clone()).await }).await
     }
 
     pub(crate) async fn delete_group(self, name: &str, recorder: ReplyRecorder<()>) -> Result<()> {
-        let recorder = &recorder;
-        self.0.with_refresh(|| async move { self.0.consumers().delete_group(name, recorder).await }).await
+        self.refreshed().await?.consumers().delete_group(name, &recorder).await
     }
 
     pub(crate) async fn reset_group(
@@ -46,8 +45,7 @@ impl BrokerWrites<'_> {
         reset: GroupReset,
         recorder: ReplyRecorder<ConsumerGroup>,
     ) -> Result<ConsumerGroup> {
-        let (reset, keep) = (&reset, &recorder);
-        self.0.with_refresh(|| async move { self.0.consumers().reset(name, reset.clone(), keep.clone()).await }).await
+        self.refreshed().await?.consumers().reset(name, reset, recorder).await
     }
 }
 

@@ -18,8 +18,7 @@ impl BrokerWrites<'_> {
         by: Option<&ProducerId>,
         recorder: ReplyRecorder<DeadLetter>,
     ) -> Result<DeadLetter> {
-        let (redrive, keep) = (&redrive, &recorder);
-        self.0.with_refresh(|| async move { self.0.letters(by).redrive(id, redrive, keep).await }).await
+        self.refreshed().await?.letters(by).redrive(id, &redrive, &recorder).await
     }
 
     pub(crate) async fn discard(
@@ -29,7 +28,7 @@ impl BrokerWrites<'_> {
         by: Option<&ProducerId>,
         recorder: ReplyRecorder<DeadLetter>,
     ) -> Result<DeadLetter> {
-        self.0.letters(by).discard(id, reason, &recorder).await
+        self.refreshed().await?.letters(by).discard(id, reason, &recorder).await
     }
 
     pub(crate) async fn redrive_all(
@@ -38,7 +37,7 @@ impl BrokerWrites<'_> {
         by: Option<&ProducerId>,
         recorder: ReplyRecorder<BulkResolveOutcome>,
     ) -> Result<BulkResolveOutcome> {
-        self.0.letters(by).redrive_all(order, &recorder).await
+        self.refreshed().await?.letters(by).redrive_all(order, &recorder).await
     }
 
     pub(crate) async fn discard_all(
@@ -47,7 +46,7 @@ impl BrokerWrites<'_> {
         by: Option<&ProducerId>,
         recorder: ReplyRecorder<BulkResolveOutcome>,
     ) -> Result<BulkResolveOutcome> {
-        self.0.letters(by).discard_all(order, &recorder).await
+        self.refreshed().await?.letters(by).discard_all(order, &recorder).await
     }
 }
 

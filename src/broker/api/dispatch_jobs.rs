@@ -12,7 +12,7 @@ const UNKNOWN_CALLER: &str = "unknown";
 
 impl BrokerWrites<'_> {
     pub(crate) async fn create_task(self, task: NewTask, recorder: ReplyRecorder<DispatchJob>) -> Result<DispatchJob> {
-        self.0.jobs(None).create_task(task, recorder).await
+        self.unrefreshed().jobs(None).create_task(task, recorder).await
     }
 
     pub(crate) async fn act_on_job(
@@ -22,14 +22,13 @@ impl BrokerWrites<'_> {
         by: Option<&ProducerId>,
         recorder: ReplyRecorder<DispatchJob>,
     ) -> Result<DispatchJob> {
-        self.0.refresh().await?;
-        self.0.jobs(by).act(id, action, recorder).await
+        self.refreshed().await?.jobs(by).act(id, action, recorder).await
     }
 
     pub(crate) async fn resume_dispatch(self, by: Option<&ProducerId>, recorder: ReplyRecorder<()>) -> Result<()> {
-        self.0.refresh().await?;
+        let broker = self.refreshed().await?;
         let by = by.map_or(UNKNOWN_CALLER, |by| by.0.as_str());
-        dispatch::resume_dispatch(&self.0.logs, by, recorder).await
+        dispatch::resume_dispatch(&broker.logs, by, recorder).await
     }
 }
 

@@ -3,11 +3,11 @@
 use super::BrokerWrites;
 use crate::broker::Broker;
 use crate::ledger::ReplyRecorder;
-use crate::types;
+use crate::{topics, types};
 use contract::api::{BoxFuture, EventTypeApi};
 use contract::{
     Cursor, EventType, EventTypeId, IdPattern, NewEventType, NewVersion, Page, RegisterOutcome, RegisteredVersion,
-    Result, SchemaVersion, TopicId,
+    Result, SchemaVersion,
 };
 
 impl BrokerWrites<'_> {
@@ -16,7 +16,7 @@ impl BrokerWrites<'_> {
         event_type: NewEventType,
         recorder: ReplyRecorder<RegisterOutcome<EventType>>,
     ) -> Result<RegisterOutcome<EventType>> {
-        types::register(self.0.type_context(), event_type, recorder).await
+        types::register(self.refreshed().await?.type_context(), event_type, recorder).await
     }
 
     pub(crate) async fn add_version(
@@ -25,7 +25,7 @@ impl BrokerWrites<'_> {
         version: NewVersion,
         recorder: ReplyRecorder<RegisterOutcome<RegisteredVersion>>,
     ) -> Result<RegisterOutcome<RegisteredVersion>> {
-        types::versions::add(self.0.type_context(), id, version, recorder).await
+        types::versions::add(self.refreshed().await?.type_context(), id, version, recorder).await
     }
 
     pub(crate) async fn finalise_version(
@@ -34,7 +34,7 @@ impl BrokerWrites<'_> {
         version: SchemaVersion,
         recorder: ReplyRecorder<RegisteredVersion>,
     ) -> Result<RegisteredVersion> {
-        types::versions::finalise(self.0.type_context(), id, version, recorder).await
+        types::versions::finalise(self.refreshed().await?.type_context(), id, version, recorder).await
     }
 
     pub(crate) async fn deprecate_version(
@@ -43,7 +43,7 @@ impl BrokerWrites<'_> {
         version: SchemaVersion,
         recorder: ReplyRecorder<RegisteredVersion>,
     ) -> Result<RegisteredVersion> {
-        types::versions::deprecate(self.0.logs.default_ledger(), id, version, recorder).await
+        types::versions::deprecate(self.refreshed().await?.logs.default_ledger(), id, version, recorder).await
     }
 
     pub(crate) async fn archive_event_type(
@@ -51,17 +51,18 @@ impl BrokerWrites<'_> {
         id: &EventTypeId,
         recorder: ReplyRecorder<EventType>,
     ) -> Result<EventType> {
-        types::versions::archive(self.0.logs.default_ledger(), id, recorder).await
+        types::versions::archive(self.refreshed().await?.logs.default_ledger(), id, recorder).await
     }
 
     pub(crate) async fn delete_event_type(self, id: &EventTypeId, recorder: ReplyRecorder<()>) -> Result<()> {
-        types::delete(&self.0.logs, &self.0.type_searches, id, recorder).await
+        let broker = self.refreshed().await?;
+        types::delete(&broker.logs, &broker.type_searches, id, recorder).await
     }
 }
 
 impl EventTypeApi for Broker {
     fn register_event_type(&self, event_type: NewEventType) -> BoxFuture<'_, Result<RegisterOutcome<EventType>>> {
-        Box::pin(types::register(self.type_context(), event_type, ReplyRecorder::disabled()))
+        Box::pin(self.writes().register_event_type(event_type, ReplyRecorder::disabled()))
     }
 
     fn event_type<'a>(&'a self, id: &'a EventTypeId) -> BoxFuture<'a, Result<EventType>> {
@@ -71,7 +72,7 @@ impl EventTypeApi for Broker {
     fn event_types<'a>(
         &'a self,
         pattern: Option<&'a IdPattern>,
-        topic: Option<&'a TopicId>,
+        topic: Option<&'a IdPattern>,
         cursor: Option<&'a Cursor>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Page<EventType>>> {
@@ -79,7 +80,7 @@ impl EventTypeApi for Broker {
             self.reader().check_limit(limit)?;
             let goes_there = |event_type: &NewEventType| {
                 let goes_to = self.policy.topic_of(&event_type.id, event_type.topic.as_ref());
-                topic.is_none() || topic == goes_to
+                topic.is_none_or(|pattern| goes_to.is_some_and(|id| topics::is_selected(pattern, id)))
             };
             Ok(types::list(&self.logs.default_ledger().registry(), pattern, goes_there, cursor, limit))
         })

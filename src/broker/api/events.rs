@@ -18,7 +18,7 @@ impl BrokerWrites<'_> {
         producer: Option<&ProducerId>,
         recorder: ReplyRecorder<PublishedEvent>,
     ) -> Result<PublishedEvent> {
-        self.0.context(producer).publish(event, recorder).await
+        self.unrefreshed().context(producer).publish(event, recorder).await
     }
 
     pub(crate) async fn publish_batch(
@@ -28,7 +28,7 @@ impl BrokerWrites<'_> {
         producer: Option<&ProducerId>,
         recorder: ReplyRecorder<BatchOutcome>,
     ) -> Result<BatchOutcome> {
-        self.0.context(producer).publish_batch(events, atomicity, recorder).await
+        self.unrefreshed().context(producer).publish_batch(events, atomicity, recorder).await
     }
 }
 

@@ -13,12 +13,11 @@ impl BrokerWrites<'_> {
         handler: NewHandler,
         recorder: ReplyRecorder<RegisterOutcome<Handler>>,
     ) -> Result<RegisterOutcome<Handler>> {
-        self.0.claims(None).put_handler(name, handler, recorder).await
+        self.refreshed().await?.claims(None).put_handler(name, handler, recorder).await
     }
 
     pub(crate) async fn delete_handler(self, name: &str, recorder: ReplyRecorder<()>) -> Result<()> {
-        let recorder = &recorder;
-        self.0.with_refresh(|| async move { self.0.claims(None).delete_handler(name, recorder).await }).await
+        self.refreshed().await?.claims(None).delete_handler(name, &recorder).await
     }
 }
 

@@ -3,10 +3,12 @@
 //! - Each file has the writing methods twice: on [`BrokerWrites`], where a [`ReplyRecorder`] stores the reply with the
 //!   effect, and in the trait, which calls them without one.
 //! - When several brokers write to the log, something that is missing here may have been created by another broker a moment
-//!   ago. Before a method answers *not found*, the broker reads the new records and tries once more.
+//!   ago. Before a method refuses because of that, the broker reads the new records and tries once more; a method that
+//!   changes more than one named thing reads them first ([`BrokerWrites`]).
 //!
 //! [`ReplyRecorder`]: crate::ledger::ReplyRecorder
 
+mod access;
 mod claims;
 mod consumers;
 mod dead_letters;
@@ -19,36 +21,25 @@ mod projections;
 mod subscriptions;
 mod topics;
 
+pub(crate) use access::BrokerWrites;
+
 use super::Broker;
 use crate::idempotency::StoredReplies;
-use contract::{Kind, Result};
-
-/// A broker's writing methods, for callers that send a request again under the same `Idempotency-Key`.
-#[derive(Clone, Copy)]
-pub(crate) struct BrokerWrites<'a>(&'a Broker);
+use contract::Result;
 
 impl Broker {
-    /// The writing methods, with replies to store.
-    pub(crate) const fn writes(&self) -> BrokerWrites<'_> {
-        BrokerWrites(self)
-    }
-
     /// The stored replies.
     pub(crate) fn stored_replies(&self) -> StoredReplies<'_> {
         let lives_millis = self.policy.config.idempotency.key_retention_millis();
         StoredReplies { logs: &self.logs, lives_millis }
     }
 
-    /// Runs `ask`. If it misses something on a shared log, reads the new records and runs it once more.
+    /// Runs `ask`. If it refuses because of what this broker knows of a shared log, reads the new records and runs it once more.
     async fn with_refresh<T, F: Future<Output = Result<T>>>(&self, ask: impl Fn() -> F) -> Result<T> {
-        let answer = ask().await;
-        let default = self.logs.default_ledger();
-        match &answer {
-            Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Validation) && default.log().is_shared() => {
-                default.refresh().await?;
-                ask().await
-            }
-            _ => answer,
+        match ask().await {
+            Err(error) if !self.logs.default_ledger().refresh_after(&error).await? => Err(error),
+            Err(_) => ask().await,
+            answer => answer,
         }
     }
 }

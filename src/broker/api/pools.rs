@@ -8,7 +8,7 @@ use contract::{Cursor, Page, Pool, PoolChange, Result};
 
 impl BrokerWrites<'_> {
     pub(crate) async fn create_pool(self, pool: Pool, recorder: ReplyRecorder<Pool>) -> Result<Pool> {
-        self.0.subscriptions(None).create_pool(pool, recorder).await
+        self.refreshed().await?.subscriptions(None).create_pool(pool, recorder).await
     }
 
     pub(crate) async fn change_pool(
@@ -17,13 +17,11 @@ impl BrokerWrites<'_> {
         change: PoolChange,
         recorder: ReplyRecorder<Pool>,
     ) -> Result<Pool> {
-        self.0.refresh().await?;
-        self.0.subscriptions(None).change_pool(code, change, recorder).await
+        self.refreshed().await?.subscriptions(None).change_pool(code, change, recorder).await
     }
 
     pub(crate) async fn delete_pool(self, code: &str, recorder: ReplyRecorder<()>) -> Result<()> {
-        self.0.refresh().await?;
-        self.0.subscriptions(None).delete_pool(code, recorder).await
+        self.refreshed().await?.subscriptions(None).delete_pool(code, recorder).await
     }
 }
 

@@ -3,6 +3,7 @@
 use super::BrokerWrites;
 use crate::broker::Broker;
 use crate::ledger::ReplyRecorder;
+use crate::projections::AwaitedProjection;
 use contract::api::{BoxFuture, ProjectionApi};
 use contract::{Cursor, NewCheckpoint, NewProjection, Offset, Page, Projection, RegisterOutcome, Result};
 use std::time::Duration;
@@ -14,15 +15,11 @@ impl BrokerWrites<'_> {
         projection: NewProjection,
         recorder: ReplyRecorder<RegisterOutcome<Projection>>,
     ) -> Result<RegisterOutcome<Projection>> {
-        let (projection, keep) = (&projection, &recorder);
-        self.0
-            .with_refresh(|| async move { self.0.projections().put(name, projection.clone(), keep.clone()).await })
-            .await
+        self.refreshed().await?.projections().put(name, projection, recorder).await
     }
 
     pub(crate) async fn delete_projection(self, name: &str, recorder: ReplyRecorder<()>) -> Result<()> {
-        let recorder = &recorder;
-        self.0.with_refresh(|| async move { self.0.projections().delete(name, recorder.clone()).await }).await
+        self.refreshed().await?.projections().delete(name, recorder).await
     }
 
     pub(crate) async fn move_checkpoint(
@@ -32,7 +29,8 @@ impl BrokerWrites<'_> {
         recorder: ReplyRecorder<Projection>,
     ) -> Result<Projection> {
         let recorder = &recorder;
-        self.0.with_refresh(|| async move { self.0.projections().checkpoint(name, to, recorder.clone()).await }).await
+        self.with_refresh(|broker| async move { broker.projections().checkpoint(name, to, recorder.clone()).await })
+            .await
     }
 
     pub(crate) async fn reset_projection(
@@ -41,8 +39,14 @@ impl BrokerWrites<'_> {
         offset: Offset,
         recorder: ReplyRecorder<Projection>,
     ) -> Result<Projection> {
-        let recorder = &recorder;
-        self.0.with_refresh(|| async move { self.0.projections().reset(name, offset, recorder.clone()).await }).await
+        self.refreshed().await?.projections().reset(name, offset, recorder).await
+    }
+}
+
+impl Broker {
+    /// The projections that a publish waits for, by their names with commas between them.
+    pub(crate) async fn awaited_projections(&self, names: &str) -> Result<Vec<AwaitedProjection>> {
+        self.with_refresh(|| async move { self.projections().awaited(names.split(',')) }).await
     }
 }
 

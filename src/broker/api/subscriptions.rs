@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 impl BrokerWrites<'_> {
     /// The pointers to headers of a subscription that seem to contain a secret, if its topic flags them.
     pub(crate) fn suspected_headers(self, topic: &TopicId, headers: &BTreeMap<String, String>) -> Vec<String> {
-        let policy = self.0.logs.find(topic).map(|found| found.topic.topic.definition.secrets.unwrap_or_default());
+        let policy =
+            self.unrefreshed().logs.find(topic).map(|found| found.topic.topic.definition.secrets.unwrap_or_default());
         match policy {
             Ok(SecretPolicy::Off) | Err(_) => Vec::new(),
             Ok(SecretPolicy::Flag | SecretPolicy::Reject) => secrets::suspected_headers(headers.iter()),
@@ -27,7 +28,7 @@ impl BrokerWrites<'_> {
         subscription: NewSubscription,
         recorder: ReplyRecorder<SubscriptionRow>,
     ) -> Result<(SubscriptionRow, SubscriptionWithSecret)> {
-        self.0.subscriptions(None).create_keeping(subscription, recorder).await
+        self.refreshed().await?.subscriptions(None).create_keeping(subscription, recorder).await
     }
 
     pub(crate) async fn change_subscription(
@@ -36,8 +37,7 @@ impl BrokerWrites<'_> {
         change: SubscriptionChange,
         recorder: ReplyRecorder<Subscription>,
     ) -> Result<Subscription> {
-        self.0.refresh().await?;
-        self.0.subscriptions(None).change(id, change, recorder).await
+        self.refreshed().await?.subscriptions(None).change(id, change, recorder).await
     }
 
     pub(crate) async fn delete_subscription(
@@ -46,8 +46,7 @@ impl BrokerWrites<'_> {
         by: Option<&ProducerId>,
         recorder: ReplyRecorder<()>,
     ) -> Result<()> {
-        self.0.refresh().await?;
-        self.0.subscriptions(by).delete(id, recorder).await
+        self.refreshed().await?.subscriptions(by).delete(id, recorder).await
     }
 
     pub(crate) async fn pause_subscription(
@@ -57,8 +56,7 @@ impl BrokerWrites<'_> {
         by: Option<&ProducerId>,
         recorder: ReplyRecorder<Subscription>,
     ) -> Result<Subscription> {
-        self.0.refresh().await?;
-        self.0.subscriptions(by).pause(id, reason, recorder).await
+        self.refreshed().await?.subscriptions(by).pause(id, reason, recorder).await
     }
 
     pub(crate) async fn resume_subscription(
@@ -66,8 +64,7 @@ impl BrokerWrites<'_> {
         id: &str,
         recorder: ReplyRecorder<Subscription>,
     ) -> Result<Subscription> {
-        self.0.refresh().await?;
-        self.0.subscriptions(None).resume(id, recorder).await
+        self.refreshed().await?.subscriptions(None).resume(id, recorder).await
     }
 
     pub(crate) async fn close_breaker(
@@ -76,8 +73,7 @@ impl BrokerWrites<'_> {
         by: Option<&ProducerId>,
         recorder: ReplyRecorder<Subscription>,
     ) -> Result<Subscription> {
-        self.0.refresh().await?;
-        self.0.subscriptions(by).close_breaker(id, recorder).await
+        self.refreshed().await?.subscriptions(by).close_breaker(id, recorder).await
     }
 
     pub(crate) async fn rotate_secret(
@@ -86,8 +82,7 @@ impl BrokerWrites<'_> {
         rotation: SecretRotation,
         recorder: ReplyRecorder<NewSecret>,
     ) -> Result<NewSecret> {
-        self.0.refresh().await?;
-        self.0.subscriptions(None).rotate(id, rotation, recorder).await
+        self.refreshed().await?.subscriptions(None).rotate(id, rotation, recorder).await
     }
 
     pub(crate) async fn replay_subscription(
@@ -96,8 +91,7 @@ impl BrokerWrites<'_> {
         replay: NewReplay,
         recorder: ReplyRecorder<ReplayOutcome>,
     ) -> Result<ReplayOutcome> {
-        self.0.refresh().await?;
-        self.0.subscriptions(None).replay(id, replay, recorder).await
+        self.refreshed().await?.subscriptions(None).replay(id, replay, recorder).await
     }
 }
 

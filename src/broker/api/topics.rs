@@ -17,7 +17,7 @@ impl BrokerWrites<'_> {
         topic: NewTopic,
         recorder: ReplyRecorder<RegisterOutcome<Topic>>,
     ) -> Result<RegisterOutcome<Topic>> {
-        topics::register(&self.0.logs, topic, recorder).await
+        topics::register(&self.refreshed().await?.logs, topic, recorder).await
     }
 
     pub(crate) async fn change_topic(
@@ -26,8 +26,7 @@ impl BrokerWrites<'_> {
         change: TopicChange,
         recorder: ReplyRecorder<Topic>,
     ) -> Result<Topic> {
-        let (change, keep) = (&change, &recorder);
-        self.0.with_refresh(|| topics::change(&self.0.logs, id, change.clone(), keep.clone())).await
+        topics::change(&self.refreshed().await?.logs, id, change, recorder).await
     }
 
     pub(crate) async fn republish(
@@ -37,34 +36,54 @@ impl BrokerWrites<'_> {
         recorder: ReplyRecorder<RepublishOutcome>,
     ) -> Result<RepublishOutcome> {
         id.check_unreserved("/id")?;
-        let (order, keep) = (&order, &recorder);
-        let again = || async move {
-            let (logs, found) = (&self.0.logs, self.0.logs.find(id)?);
-            topics::check_republish(order)?;
-            match order.target {
-                RepublishTarget::Topic => topics::republish_to_topic(logs, &found, order, keep).await,
-                RepublishTarget::Group => topics::republish_to_group(logs, &found, order, keep).await,
-                RepublishTarget::Subscriptions => self.0.subscriptions(None).republish(&found, order, keep).await,
-            }
-        };
-        self.0.with_refresh(again).await
+        topics::check_republish(&order)?;
+        let (broker, order, keep) = (self.refreshed().await?, &order, &recorder);
+        let (logs, found) = (&broker.logs, broker.logs.find(id)?);
+        match order.target {
+            RepublishTarget::Topic => topics::republish_to_topic(logs, &found, order, keep).await,
+            RepublishTarget::Group => topics::republish_to_group(logs, &found, order, keep).await,
+            RepublishTarget::Subscriptions => broker.subscriptions(None).republish(&found, order, keep).await,
+        }
     }
 
     pub(crate) async fn delete_topic(self, id: &TopicId, force: bool, recorder: ReplyRecorder<()>) -> Result<()> {
-        self.0.check_deletable(id)?;
-        let recorder = &recorder;
-        let members = |ledger: &Ledger| self.0.consumers().members_of_topic(ledger, id);
-        let delete = || topics::delete(&self.0.logs, id, force, members, recorder.clone());
-        let ended = self.0.with_refresh(delete).await?;
-        ended.into_iter().for_each(|consumer| self.0.sessions.end(consumer));
-        self.0.retention.forget(id);
+        let broker = self.refreshed().await?;
+        broker.check_deletable(id)?;
+        let members = |ledger: &Ledger| broker.consumers().members_of_topic(ledger, id);
+        let ended = topics::delete(&broker.logs, id, force, members, recorder).await?;
+        ended.into_iter().for_each(|consumer| broker.sessions.end(consumer));
+        broker.retention.forget(id);
         Ok(())
+    }
+
+    async fn trim_topic(self, id: &TopicId, trim: TrimRequest) -> Result<EventCount> {
+        id.check_unreserved("/id")?;
+        let broker = self.refreshed().await?;
+        let found = broker.logs.find(id)?;
+        let ledger = broker.logs.ledger(&found.log);
+        topics::may_erase(ledger, trim.erase)?;
+        let counted = topics::trim_on_request(ledger, &found.topic, &trim).await?;
+        topics::erase(ledger, trim.erase).await?;
+        Ok(counted)
+    }
+
+    async fn compact_topic(self, id: &TopicId, order: CompactRequest) -> Result<EventCount> {
+        id.check_unreserved("/id")?;
+        let broker = self.refreshed().await?;
+        let found = broker.logs.find(id)?;
+        let age = broker.policy.config.storage.retention_millis();
+        let tombstones = topics::tombstones(&broker.logs.default_ledger().registry());
+        let ledger = broker.logs.ledger(&found.log);
+        topics::may_erase(ledger, order.erase)?;
+        let counted = topics::compact_now(ledger, &found.topic, age, &tombstones).await?;
+        topics::erase(ledger, order.erase).await?;
+        Ok(counted)
     }
 }
 
 impl TopicApi for Broker {
     fn register_topic(&self, topic: NewTopic) -> BoxFuture<'_, Result<RegisterOutcome<Topic>>> {
-        Box::pin(topics::register(&self.logs, topic, ReplyRecorder::disabled()))
+        Box::pin(self.writes().register_topic(topic, ReplyRecorder::disabled()))
     }
 
     fn topic<'a>(&'a self, id: &'a TopicId) -> BoxFuture<'a, Result<Topic>> {
@@ -96,34 +115,11 @@ impl TopicApi for Broker {
     }
 
     fn trim_topic<'a>(&'a self, topic: &'a TopicId, trim: TrimRequest) -> BoxFuture<'a, Result<EventCount>> {
-        Box::pin(async move {
-            topic.check_unreserved("/id")?;
-            let trim = &trim;
-            let ask = || async move {
-                let found = self.logs.find(topic)?;
-                let ledger = self.logs.ledger(&found.log);
-                topics::may_erase(ledger, trim.erase)?;
-                let counted = topics::trim_on_request(ledger, &found.topic, trim).await?;
-                topics::erase(ledger, trim.erase).await?;
-                Ok(counted)
-            };
-            self.with_refresh(ask).await
-        })
+        Box::pin(self.writes().trim_topic(topic, trim))
     }
 
     fn compact_topic<'a>(&'a self, topic: &'a TopicId, order: CompactRequest) -> BoxFuture<'a, Result<EventCount>> {
-        let ask = move || async move {
-            topic.check_unreserved("/id")?;
-            let found = self.logs.find(topic)?;
-            let age = self.policy.config.storage.retention_millis();
-            let tombstones = topics::tombstones(&self.logs.default_ledger().registry());
-            let ledger = self.logs.ledger(&found.log);
-            topics::may_erase(ledger, order.erase)?;
-            let counted = topics::compact_now(ledger, &found.topic, age, &tombstones).await?;
-            topics::erase(ledger, order.erase).await?;
-            Ok(counted)
-        };
-        Box::pin(self.with_refresh(ask))
+        Box::pin(self.writes().compact_topic(topic, order))
     }
 
     fn delete_topic<'a>(&'a self, topic: &'a TopicId, force: bool) -> BoxFuture<'a, Result<()>> {
@@ -131,10 +127,11 @@ impl TopicApi for Broker {
     }
 
     fn plan_topic_deletion<'a>(&'a self, topic: &'a TopicId) -> BoxFuture<'a, Result<DryRunReport>> {
-        Box::pin(self.with_refresh(move || async move {
+        Box::pin(async move {
+            self.refresh().await?;
             self.check_deletable(topic)?;
             topics::dry_run(&self.logs, topic).await
-        }))
+        })
     }
 }
 

@@ -4,6 +4,7 @@
 //! - Events of a topic are in the topic's order. The topics of the default log are in the log's order; topics with a
 //!   log of their own follow, one after the other.
 //! - An interrupted export leaves whole lines in order, and `--after` continues after them.
+//! - The broker's own topics are exported only by name: `import` refuses their events.
 
 mod sink;
 
@@ -11,7 +12,7 @@ use super::client::{self, BrokerClient, BrokerUrl};
 use super::error::{CliError, CliResult};
 use super::output::{self, CliOutput, print_note};
 use super::reading::{self, DEFAULT_TOPIC, TopicPage};
-use contract::{Offset, ReadOffset};
+use contract::{Offset, ReadOffset, TopicId};
 use indicatif::ProgressBar;
 use serde::Deserialize;
 use serde_json::json;
@@ -23,9 +24,10 @@ use std::process::ExitCode;
 
 /// Writes events to a file as NDJSON: one event per line, as it is stored.
 ///
-/// It exports one topic, or with --all all topics. `import` loads the same events with the same ids and in the same order into
-/// an empty broker. Event types and topics are not exported: `types list --json` and `topics list --json` print them. Events
-/// that retention has removed cannot be exported; a note on standard error says which.
+/// It exports one topic, or with --all all topics except the broker's own, which `import` refuses. `import` loads the same events
+/// with the same ids and in the same order into an empty broker. Event types and topics are not exported: `types list --json`
+/// and `topics list --json` print them. Events that retention has removed cannot be exported; a note on standard error says
+/// which.
 ///
 /// Exit code 0: everything up to the tail at the start was written. 1: the export was interrupted; the message says how
 /// to resume.
@@ -41,7 +43,7 @@ pub(super) struct ExportArgs {
     /// The topic; the default one when absent.
     #[arg(conflicts_with = "all")]
     topic: Option<String>,
-    /// Every topic.
+    /// Every topic except the broker's own; those are exported by name.
     #[arg(long)]
     all: bool,
     /// The file; standard output when absent, or -. An existing file is refused, unless --after appends to it.
@@ -87,7 +89,7 @@ async fn export(arguments: &ExportArgs) -> CliResult {
     let sink = ExportSink::open(arguments.output.as_deref(), arguments.after.is_some())?;
     let after = arguments.after.unwrap_or(0);
     let bar = output::progress_bar(Some(0), "{bar:30} {pos}/{len} {msg}");
-    let mut exporting = ExportRun { client, sink, bar, written: 0, resume_after: after };
+    let mut exporting = ExportRun { client, sink, bar, written: 0, resume_after: after, left_out: BTreeSet::new() };
     let outcome = match arguments.all {
         true => exporting.everything(&tails, after).await,
         false => exporting.topic(topic, tails.first().map_or(0, |(_, tail)| *tail), arguments.after).await,
@@ -97,11 +99,14 @@ async fn export(arguments: &ExportArgs) -> CliResult {
     exporting.report(arguments, outcome)
 }
 
-/// Every topic with its last sequence.
+/// Every topic that is not the broker's own, with its last sequence.
 async fn tails(client: &BrokerClient) -> CliResult<Vec<(String, u64)>> {
     let mut tails = Vec::new();
     for topic in client.list(&["topics"], &[], "topics").await? {
         let id = output::member(&topic, "id");
+        if id.contains(TopicId::RESERVED) {
+            continue;
+        }
         let tail = reading::tail(client, &id).await?;
         tails.push((id, tail));
     }
@@ -116,6 +121,8 @@ struct ExportRun {
     written: u64,
     /// Where to continue if it is interrupted.
     resume_after: u64,
+    /// Topics whose events were left out.
+    left_out: BTreeSet<String>,
 }
 
 impl ExportRun {
@@ -181,6 +188,11 @@ impl ExportRun {
                 if numbers.position > end {
                     return Ok(seen);
                 }
+                if numbers.topic.contains(TopicId::RESERVED) {
+                    self.left_out.insert(numbers.topic);
+                    self.resume_after = numbers.position;
+                    continue;
+                }
                 self.write(event, numbers.position)?;
                 seen.insert(numbers.topic);
             }
@@ -214,7 +226,7 @@ impl ExportRun {
 
     /// Prints the result, and how to continue if the export was interrupted.
     fn report(&mut self, arguments: &ExportArgs, outcome: CliResult<()>) -> CliResult {
-        let Self { written, resume_after: through, .. } = self;
+        let Self { written, resume_after: through, left_out, .. } = self;
         match outcome {
             Ok(()) if arguments.json => {
                 CliOutput::new().json(&json!({"events": written, "after": through}))?;
@@ -222,6 +234,9 @@ impl ExportRun {
             }
             Ok(()) => {
                 print_note(&format_args!("exported {written} events, through {through}"));
+                for topic in left_out.iter() {
+                    print_note(&format_args!("not exported, because it is the broker's own topic: {topic}"));
+                }
                 Ok(ExitCode::SUCCESS)
             }
             Err(CliError::Closed) => Err(CliError::Closed),

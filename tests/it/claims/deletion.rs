@@ -173,3 +173,88 @@ fn unused_names_are_forgotten_once_all_they_have_done_is_gone_and_never_before()
         ));
     }
 }
+
+/// A topic that is deleted and created again. The second one is empty, has another number, and in a log of its own perhaps
+/// the same number in another log.
+fn check_created_again(text: impl Fn(&str) -> String) {
+    for streaming in ["", r#"streaming={"type":"memory"}"#] {
+        check_alone(&text(&format!("topic orders {streaming} -> created")));
+    }
+}
+
+/// The group kept the backlog of the deleted topic, and its members got nothing until the process was restarted.
+#[test]
+fn a_shared_group_of_a_topic_that_is_created_again_is_handed_its_events() {
+    check_created_again(|created| {
+        format!(
+            "
+        {created}
+        type placed topic=orders                    -> created
+        consumer m group=g topic=orders shared      -> created
+        publish placed a                            -> created 1 aggregate 1
+        poll m                                      -> 1 next 0 tail 1
+        delete-topic orders                         -> deleted
+        {created}
+        consumer n group=g topic=orders shared      -> created
+        poll n                                      -> next 0 tail 0
+        batch placed a ; placed b                   -> created 1 aggregate 1 | created 2 aggregate 1
+        poll n                                      -> 1 2 next 0 tail 2
+    "
+        )
+    });
+}
+
+/// The lag was 0 until the process was restarted: the view of the deleted topic had read that far.
+#[test]
+fn the_lag_of_a_topic_that_is_created_again_does_not_count_on_what_was_read_of_the_old_one() {
+    let placed = "type=gts.hyperspot.core.events.type.v1~vendor.app.placed.v1";
+    check_created_again(|created| {
+        format!(
+            "
+        {created}
+        type placed topic=orders                    -> created
+        type viewed topic=orders                    -> created
+        consumer m group=g topic=orders {placed}    -> created
+        commit m 0                                  -> orders 0 of 0 lag 0 by m
+        batch viewed a ; viewed a                   -> created 1 aggregate 1 | created 2 aggregate 2
+        group g                                     -> orders 0 of 2 lag 0 by m
+        delete-topic orders                         -> deleted
+        {created}
+        consumer n group=g topic=orders {placed}    -> created
+        commit n 0                                  -> orders 0 of 0 lag 0 by n
+        batch placed a ; placed a                   -> created 1 aggregate 1 | created 2 aggregate 2
+        group g                                     -> orders 0 of 2 lag 2 by n
+    "
+        )
+    });
+}
+
+/// Both the events of the deleted topic and those of the next one counted, under the same sequences.
+#[test]
+fn stale_events_are_not_counted_any_more_when_their_topic_is_deleted() {
+    check_created_again(|created| {
+        let overtaken = "
+        claim h orders/3 as=c                       -> claimed attempt 1 until 900000
+        done c                                      -> done attempt 1
+        ";
+        format!(
+            "
+        {created}
+        type placed topic=orders                    -> created
+        handler h                                   -> created PT900S 5 PT1S latest
+        batch placed a ; placed a ; placed a        -> created 1 aggregate 1 | created 2 aggregate 2 | created 3 aggregate 3
+        {overtaken}
+        claim h orders/1                            -> stale
+        claim h orders/2                            -> stale
+        standing h                                  -> in flight 0 failed 0 dead 0 lag 0 stale 2
+        delete-topic orders                         -> deleted
+        standing h                                  -> in flight 0 failed 0 dead 0 lag 0
+        {created}
+        batch placed a ; placed a ; placed a        -> created 1 aggregate 1 | created 2 aggregate 2 | created 3 aggregate 3
+        {overtaken}
+        claim h orders/1                            -> stale
+        standing h                                  -> in flight 0 failed 0 dead 0 lag 0 stale 1
+    "
+        )
+    });
+}

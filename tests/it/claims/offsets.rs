@@ -98,3 +98,22 @@ fn gapless_does_not_wait_for_events_the_group_has_left_behind() {
     ",
     );
 }
+
+/// A worker claims event 1 and dies, and retention removes the event: nobody could ever claim it again, and the offset
+/// stayed before it for ever.
+#[test]
+fn a_claim_that_nobody_can_finish_because_its_event_is_removed_does_not_hold_the_offset_back() {
+    for (ends, open) in
+        [("advance 1000", ""), ("fail a -> failed attempt 1 again 1000", ""), ("", "offset 0 because of 1")]
+    {
+        with_events(&format!(
+            "
+        claim billing orders/1 as=a lease=PT1S      -> claimed attempt 1 until 1000
+        trim orders 1                               -> removed 1
+        {ends}
+        claim billing orders/3 as=b                 -> claimed attempt 1 until 900000
+        done b offset=3                             -> done attempt 1 {open}
+    "
+        ));
+    }
+}

@@ -179,3 +179,22 @@ fn a_long_import_is_not_held_in_memory_and_arrives_in_order() {
     let expected: Vec<_> = (0..5000).map(|number| format!("s-{number}")).collect();
     assert_eq!(super::subjects(&server), expected);
 }
+
+#[test]
+fn an_export_of_everything_can_be_imported_although_the_broker_has_events_of_its_own() {
+    const OPERATIONS: &str = "gts.hx.core.events.topic.v1~hx.broker.dispatch.operations.v1";
+    let (old, new) = (server(), server());
+    ask(&old, &["subscriptions", "create", "mail", TOPIC, "https://example.com/"]).expect(0);
+    feed(&old, &["publish", "-"], &lines(2)).expect(0);
+    ask(&old, &["subscriptions", "pause", "mail"]).expect(0);
+    feed(&old, &["publish", "-"], &lines(1)).expect(0);
+    let export = ask(&old, &["export", "--all"]).expect(0);
+    assert_eq!(kept(&export.out).into_keys().collect::<Vec<_>>(), [TOPIC]);
+    assert!(export.err.contains("exported 3 events") && export.err.contains(OPERATIONS), "{}", export.err);
+    let import = feed(&new, &["import", "-"], &export.out).expect(0);
+    assert_eq!(import.out, "imported 3, duplicates 0, failed 0\n");
+    // A topic of the broker is exported if it is named.
+    let named = ask(&old, &["export", OPERATIONS]).expect(0);
+    assert_eq!(kept(&named.out).into_keys().collect::<Vec<_>>(), [OPERATIONS]);
+    assert!(!named.err.contains("not exported"), "{}", named.err);
+}

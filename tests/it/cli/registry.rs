@@ -24,6 +24,12 @@ fn a_topic_is_made_shown_listed_and_changed() {
     let shown = ask(&server, &["topics", "show", ORDERS]).expect(0).out;
     assert!(shown.lines().any(|line| line.split_whitespace().eq(["retention", "P90D"])), "{shown}");
     assert_eq!(ask(&server, &["topics", "show", ORDERS, "--json"]).expect(0).json(), changed);
+    let remove = ["topics", "change", ORDERS, "--remove", "description", "--json"];
+    let removed = ask(&server, &remove).expect(0).json();
+    assert_eq!((&removed[0]["retention"], &removed[0]["description"]), (&json!("P90D"), &Value::Null));
+    let both = ["topics", "change", ORDERS, "--description", "Orders", "--remove", "description"];
+    assert!(ask(&server, &both).expect(2).err.contains("description"));
+    ask(&server, &both[..5]).expect(0);
     let table = ask(&server, &["topics", "list"]).expect(0).out;
     let rows: Vec<Vec<_>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(rows[0], ["TOPIC", "KEPT", "STORED", "CREATED", "DESCRIPTION"]);

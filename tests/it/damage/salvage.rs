@@ -4,7 +4,9 @@ use super::{EVENTS, contents, event, filled, flip, frames, open, repair, sequenc
 use crate::cli::run;
 use crate::scenario::{copy_folder, topic_id, type_id};
 use contract::api::*;
-use contract::{NewEventType, NewProjection, Sequence};
+use contract::{
+    Completion, Distribution, FencingToken, NewClaim, NewConsumer, NewEventType, NewProjection, Offset, Sequence,
+};
 use event_broker::{Broker, RepairLosses, acknowledged_state, pending_repair};
 use std::fs;
 use std::path::Path;
@@ -176,5 +178,57 @@ async fn a_damaged_entry_does_not_let_every_attempt_to_reclaim_append_a_snapshot
     let broker = reclaiming(folder.path()).await;
     broker.reclaim_now().await.unwrap();
     assert_eq!(sequences(&broker).await, (1..=EVENTS).collect::<Vec<_>>());
+    broker.close().await;
+}
+
+async fn claimed(broker: &Broker, sequence: u64) -> (String, FencingToken) {
+    let wanted = NewClaim::at("h", topic_id("default"), Sequence(sequence));
+    let claim = broker.claim(wanted, None).await.unwrap().claim.unwrap();
+    (claim.id, claim.token)
+}
+
+/// The claim of an event that was cut out stayed open, although nobody could claim the event again, and held the offset of
+/// its group for ever.
+#[tokio::test]
+async fn the_claim_of_an_event_that_is_cut_out_does_not_hold_the_offset_back() {
+    for keeps_state in [true, false] {
+        let folder = filled().await;
+        let broker = open(folder.path()).await;
+        claimed(&broker, 20).await;
+        broker.close().await;
+        drop(broker);
+        spoil(folder.path(), 20);
+        repair(folder.path());
+        if !keeps_state {
+            fs::remove_dir_all(folder.path().join("state")).unwrap();
+        }
+        let broker = open(folder.path()).await;
+        assert!(broker.open_claims("h", None, 100).await.unwrap().items.is_empty());
+        let (id, token) = claimed(&broker, 25).await;
+        let completion = Completion { token, events: Vec::new(), offset: Some(Offset(25)) };
+        let done = broker.complete_claim(&id, completion, None).await.unwrap();
+        assert_eq!((done.committed_offset, done.open_sequence), (Some(Offset(25)), None));
+        broker.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_shared_group_passes_an_event_that_is_cut_out_while_a_member_has_it() {
+    let folder = filled().await;
+    let broker = open(folder.path()).await;
+    let mut member = NewConsumer::new("g", topic_id("default"));
+    member.distribution = Some(Distribution::Shared);
+    let member = broker.create_consumer(member).await.unwrap().id;
+    let first = broker.read_as(member, Offset(0).into(), 1).await.unwrap();
+    assert_eq!(first.items[0].sequence, Sequence(1));
+    broker.close().await;
+    drop(broker);
+    spoil(folder.path(), 1);
+    repair(folder.path());
+    let broker = open(folder.path()).await;
+    let page = broker.read_as(member, Offset(0).into(), 100).await.unwrap();
+    assert_eq!(page.next_offset, Offset(1));
+    // The next one of the same aggregate.
+    assert!(page.items.iter().any(|event| event.sequence == Sequence(8)));
     broker.close().await;
 }

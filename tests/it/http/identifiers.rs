@@ -32,6 +32,8 @@ async fn codes_are_taken_on_every_route() {
         ("/v1/topics/segments?topic=shop.orders", "/topic", json!("shop.orders")),
         ("/v1/event-types/order.created", "/id", json!("order.created")),
         ("/v1/event-types?type=order.*&topic=shop.orders", "/items/0/id", json!("order.created")),
+        ("/v1/event-types?topic=shop.*", "/items/0/id", json!("order.created")),
+        ("/v1/event-types?topic=shop:*", "/items", json!([])),
         ("/v1/events?topic=shop.orders&offset=0&type=order.*&subjectType=shop.*", "/items/0", stored.clone()),
         ("/v1/events?topic=shop.orders&offset=0&type=orders.*", "/items", json!([])),
         ("/v1/events:poll?topic=shop.orders&offset=0&timeout=0&type=order.created", "/items/0", stored.clone()),

@@ -34,6 +34,7 @@ mod standards;
 mod subscriptions;
 mod test_deliveries;
 mod tls;
+mod topic_changes;
 mod topic_deletion;
 mod type_deletion;
 mod waiting;

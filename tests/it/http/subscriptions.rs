@@ -345,3 +345,18 @@ async fn a_breaker_is_shown_and_closed() {
     assert_eq!(heard[10].1["subject"], "last");
     assert_eq!(server.post("/v1/subscriptions/nobody:close-breaker", &json!({})).await.0, 404);
 }
+
+#[tokio::test]
+async fn the_code_of_a_subscription_cannot_be_the_id_of_another_one() {
+    let server = Server::start(&[]);
+    let new = |code: &str| json!({"code": code, "topic": TOPIC, "target": "https://example.com/"});
+    let (status, made) = server.post("/v1/subscriptions", &new("mail")).await;
+    assert_eq!(status, 201, "{made}");
+    let id = made["id"].as_str().unwrap();
+    for code in [id.to_owned(), id.to_uppercase(), id.replace('-', "")] {
+        let (status, refused) = server.post("/v1/subscriptions", &new(&code)).await;
+        assert_eq!((status.as_u16(), &refused["errors"][0]["pointer"]), (422, &json!("/code")), "{code}: {refused}");
+    }
+    let (status, made) = server.post("/v1/subscriptions", &new("a1b2c3d4-e5f6-7890")).await;
+    assert_eq!(status, 201, "{made}");
+}

@@ -499,7 +499,7 @@ async fn many_registrations_at_once_open_a_log_once_and_agree_on_each_topic() {
     assert_eq!(created, 4);
     let changes = (0..24).map(|number| {
         let broker = Arc::clone(&broker);
-        let change = contract::TopicChange { description: Some(number.to_string()), ..Default::default() };
+        let change = contract::TopicChange { description: Some(Some(number.to_string())), ..Default::default() };
         tokio::spawn(async move { broker.change_topic(&topic_id("t0"), change).await.unwrap() })
     });
     for change in changes.collect::<Vec<_>>() {

@@ -5,6 +5,7 @@
 //! ```text
 //! topic orders retention=P1D                      -> created
 //! type placed topic=orders subjects=order         -> created
+//! delete-topic orders                             -> deleted                           by force
 //! publish placed a id=1                           -> created 1 aggregate 1
 //! batch placed a ; placed b                       -> created 2 aggregate 2 | created 3 aggregate 1
 //! read orders after=1                             -> 2 3 next 3 tail 3
@@ -223,6 +224,9 @@ impl ScenarioFixture {
         match verb {
             "topic" => self.topic(&words).await,
             "change" => self.change(&words).await,
+            "delete-topic" => {
+                self.broker().delete_topic(&topic_id(words.plain[0]), true).await.map(|()| "deleted".to_owned())
+            }
             "type" => self.event_type(&words, rest).await,
             "publish" => self.publish(rest).await,
             "batch" => self.batch(rest, Atomicity::PerTopic).await,
@@ -342,9 +346,9 @@ impl ScenarioFixture {
 
     async fn change(&self, words: &CommandWords<'_>) -> Result<String> {
         let change = TopicChange {
-            description: words.get("description").map(str::to_owned),
-            retention: words.get("retention").map(str::parse).transpose()?,
-            idempotent_retention: words.get("window").map(str::parse).transpose()?,
+            description: words.get("description").map(|text| Some(text.to_owned())),
+            retention: words.get("retention").map(|text| text.parse().map(Some)).transpose()?,
+            idempotent_retention: words.get("window").map(|text| text.parse().map(Some)).transpose()?,
             on_payload_mismatch: None,
             secrets: words.get("secrets").map(|text| serde_json::from_value(serde_json::json!(text)).unwrap()),
         };

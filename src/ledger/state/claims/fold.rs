@@ -15,6 +15,8 @@ pub(in crate::ledger) trait ClaimsFold {
     fn put(&mut self, key: &ClaimKey, slot: ClaimSlot);
     fn put_policy(&mut self, handler: &str, policy: NewHandler);
     fn trim(&mut self, topic: u32, through: Sequence, time: i64);
+    /// Events were lost. Only the durable rows change: a repair decides nothing about claims.
+    fn lose(&mut self, _topic: u32, _runs: &[(Sequence, Sequence)]) {}
     fn apply_group_progress(&mut self, group: &str, topic: u32, change: &GroupProgressChange<'_>, at: Position);
     /// Whether more than one claim of an event may be in the log: it is handed out again after it was finished.
     fn is_contended(&self, key: &ClaimKey) -> bool;
@@ -67,6 +69,7 @@ pub(in crate::ledger) trait ClaimsFold {
             Entry::GroupDeleted { group, topics } => topics.iter().for_each(|topic| self.forget(group, Some(*topic))),
             Entry::TopicDeleted { number, .. } => self.forget_topic(*number),
             Entry::TopicTrimmed { number, through } => self.trim(*number, *through, time),
+            Entry::EventsLost { number, runs } => self.lose(*number, runs),
             Entry::GroupBegan { group, topic, offset } => {
                 self.apply_group_progress(group, *topic, &GroupProgressChange::Began(*offset), header.position);
             }
@@ -244,6 +247,10 @@ impl ClaimsFold for ClaimRows {
 
     fn trim(&mut self, topic: u32, through: Sequence, time: i64) {
         Self::trim(self, topic, through, time);
+    }
+
+    fn lose(&mut self, topic: u32, runs: &[(Sequence, Sequence)]) {
+        Self::lose(self, topic, runs);
     }
 
     fn forget(&mut self, handler: &str, topic: Option<u32>) {

@@ -302,9 +302,23 @@ impl ClaimRows {
             let Some(claims) = known.topics.get_mut(&topic) else { continue };
             let before = claims.open.len();
             claims.finished.trim(through);
-            claims.open.trim(through, |row| row.outlives_its_event(time));
+            claims.open.remove_range(Sequence::ZERO..=through, |row| row.outlives_its_event(time));
             claims.division.iter_mut().for_each(|division| division.trim(through));
             claims.advance();
+            self.open = (self.open + claims.open.len()).saturating_sub(before);
+            self.feeds.note(name, topic, None);
+        }
+    }
+
+    /// A repair has cut these events of a topic out. Their claims are removed, also those that a worker had: the broker was
+    /// stopped for the repair.
+    fn lose(&mut self, topic: u32, runs: &[(Sequence, Sequence)]) {
+        for (name, known) in &mut self.handlers {
+            let Some(claims) = known.topics.get_mut(&topic) else { continue };
+            let before = claims.open.len();
+            for (first, last) in runs {
+                claims.open.remove_range(*first..=*last, |row| matches!(row.standing, ClaimState::Dead { .. }));
+            }
             self.open = (self.open + claims.open.len()).saturating_sub(before);
             self.feeds.note(name, topic, None);
         }

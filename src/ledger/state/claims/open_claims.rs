@@ -3,6 +3,7 @@
 use super::{ClaimRow, ClaimState};
 use contract::Sequence;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 /// Rows by sequence.
 #[derive(Default)]
@@ -83,9 +84,12 @@ impl OpenClaims {
         }
     }
 
-    /// Drops rows up to `through` that are not to stay.
-    pub(super) fn trim(&mut self, through: Sequence, stays: impl Fn(&ClaimRow) -> bool) {
-        let removed = self.rows.range(..=through).filter(|(_, row)| !stays(row)).map(|(sequence, _)| *sequence);
+    /// Drops rows of a range that are not to stay.
+    pub(super) fn remove_range(&mut self, range: RangeInclusive<Sequence>, stays: impl Fn(&ClaimRow) -> bool) {
+        if range.is_empty() {
+            return;
+        }
+        let removed = self.rows.range(range).filter(|(_, row)| !stays(row)).map(|(sequence, _)| *sequence);
         let removed: Vec<_> = removed.collect();
         removed.into_iter().for_each(|sequence| self.remove(sequence));
     }

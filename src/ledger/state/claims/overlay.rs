@@ -292,21 +292,24 @@ impl DecidedClaims<'_> {
         held.into_iter().collect()
     }
 
-    /// The first event up to `through`, other than `but`, whose claim is open and no dead letter.
+    /// The first event up to `through`, other than that of `but`, whose claim is open and no dead letter. An event up to
+    /// `removed` that no worker has at `now` is left out: it is removed, so nobody can finish it.
     #[must_use]
-    pub fn first_unfinished(&self, handler: &str, topic: u32, through: Sequence, but: Sequence) -> Option<Sequence> {
-        let key = |sequence| ClaimKey { handler: handler.to_owned(), topic, sequence };
-        let is_begun = |slot: &ClaimSlot| match slot {
-            ClaimSlot::Open(row) => !matches!(row.standing, ClaimState::Dead { .. }),
+    pub fn first_unfinished(&self, but: &ClaimKey, through: Sequence, removed: Sequence, now: i64) -> Option<Sequence> {
+        let ClaimKey { handler, topic, sequence: own } = but;
+        let key = |sequence| ClaimKey { sequence, ..but.clone() };
+        let is_begun = |sequence: Sequence, slot: &ClaimSlot| match slot {
+            ClaimSlot::Open(row) if matches!(row.standing, ClaimState::Dead { .. }) => false,
+            ClaimSlot::Open(row) => sequence > removed || row.outlives_its_event(now),
             ClaimSlot::Finished(_) => false,
         };
-        let durable = self.durable.unfinished(handler, topic).take_while(|sequence| *sequence <= through);
-        let mut still = durable.filter(|sequence| *sequence != but);
-        let still = still.find(|sequence| self.slot(&key(*sequence)).as_ref().is_some_and(is_begun));
+        let durable = self.durable.unfinished(handler, *topic).take_while(|sequence| *sequence <= through);
+        let mut still = durable.filter(|sequence| sequence != own);
+        let still = still.find(|sequence| self.slot(&key(*sequence)).is_some_and(|slot| is_begun(*sequence, &slot)));
         let decided = self.overlay.slots.iter().filter(|(key, slot)| {
             let is_ours =
-                key.topic == topic && key.sequence <= through && key.sequence != but && key.handler == handler;
-            is_ours && is_begun(slot)
+                key.topic == *topic && key.sequence <= through && key.sequence != *own && key.handler == *handler;
+            is_ours && is_begun(key.sequence, slot)
         });
         decided.map(|(key, _)| key.sequence).chain(still).min()
     }

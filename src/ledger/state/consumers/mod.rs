@@ -30,7 +30,7 @@ pub struct ConsumerRows {
     groups: BTreeMap<String, GroupRow>,
     /// The number of offsets of all groups.
     offsets: usize,
-    /// Bytes of the definitions of all consumers.
+    /// Bytes of the definitions of all consumers, and of the filters of all groups.
     bytes: usize,
 }
 
@@ -50,8 +50,8 @@ pub struct GroupRow {
     pub offsets: BTreeMap<TopicId, Offset>,
     /// Its consumers, some of which may have expired.
     pub members: BTreeSet<Uuid>,
-    /// The filter of its last consumer, by topic. It outlives the consumer: the group's lag does not change when
-    /// no consumer reads.
+    /// The filter of its last consumer, by topic. It outlives the consumer if the group has an offset in the topic: the
+    /// group's lag does not change when no consumer reads.
     pub filters: BTreeMap<TopicId, ConsumerFilter>,
     /// The time of the last fact about it, in milliseconds.
     pub active_at: i64,
@@ -81,6 +81,12 @@ impl ConsumerFilter {
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.types.is_empty() && self.subject_types.is_empty() && self.cel.is_none()
+    }
+
+    /// The bytes of its texts, and what a row has besides; none for a filter that matches every event.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        filter_bytes(&self.types, &self.subject_types, self.cel.as_ref())
     }
 }
 
@@ -131,11 +137,24 @@ impl ConsumerRow {
 }
 
 /// The bytes of a consumer's definition: its texts, and what a row has besides.
-#[must_use]
-pub fn consumer_bytes(consumer: &Consumer) -> usize {
+fn consumer_bytes(consumer: &Consumer) -> usize {
     let patterns = consumer.types.iter().chain(&consumer.subject_types).map(|pattern| pattern.as_str().len());
     let cel = consumer.cel.as_ref().map_or(0, String::len);
     size_of::<Consumer>() + consumer.consumer_group.len() + cel + patterns.sum::<usize>()
+}
+
+/// The bytes of a consumer's definition and of its group's filter, which is a copy and may outlive it.
+#[must_use]
+pub(in crate::ledger) fn consumer_and_filter_bytes(consumer: &Consumer) -> usize {
+    consumer_bytes(consumer) + filter_bytes(&consumer.types, &consumer.subject_types, consumer.cel.as_ref())
+}
+
+fn filter_bytes(types: &[IdPattern], subject_types: &[IdPattern], cel: Option<&String>) -> usize {
+    let texts = types.iter().chain(subject_types).map(|pattern| pattern.as_str().len()).chain(cel.map(String::len));
+    match texts.sum() {
+        0 => 0,
+        bytes => size_of::<ConsumerFilter>() + bytes,
+    }
 }
 
 impl ConsumerRows {
@@ -237,8 +256,12 @@ impl StateTable for ConsumerRows {
             readers.put_offset(GroupKey { group, topic }, Some(offset));
         }
         for GroupSnapshot { name, filters, active_at } in snapshot.groups {
-            if let Some(group) = readers.groups.get_mut(&name) {
-                (group.filters, group.active_at) = (filters.into_iter().collect(), active_at);
+            let Some(group) = readers.groups.get_mut(&name) else { continue };
+            group.active_at = active_at;
+            for (topic, filter) in filters {
+                readers.put_filter(&name, &topic, Some(filter));
+                // Earlier versions kept filters of topics that the group does not read any more.
+                readers.drop_unused_filter(&name, &topic);
             }
         }
         readers
@@ -259,6 +282,10 @@ pub(in crate::ledger) trait ConsumersFold {
     fn apply(&mut self, entry: &Entry, time: i64) {
         match entry {
             Entry::ConsumerCreated { consumer } => {
+                if self.known(consumer.id).is_some() {
+                    // Not written by any version; the id may name another group or topic now.
+                    self.put_consumer(consumer.id, None);
+                }
                 self.put_consumer(consumer.id, Some(ConsumerRow::new(consumer.clone())));
                 self.touch(&consumer.consumer_group, time);
             }
@@ -314,7 +341,7 @@ impl ConsumersFold for ConsumerRows {
                 // The same definition, seen later.
                 Some(entry) => debug_assert_eq!(entry.bytes(), before.bytes(), "a definition never changes"),
                 None => {
-                    self.leave(&before.consumer.consumer_group, id);
+                    self.leave(&before.consumer);
                     debug_assert!(self.bytes >= before.bytes(), "every consumer was counted");
                     self.bytes = self.bytes.saturating_sub(before.bytes());
                 }
@@ -337,9 +364,7 @@ impl ConsumersFold for ConsumerRows {
             None => {
                 let Some(known) = self.groups.get_mut(&group) else { return };
                 self.offsets -= usize::from(known.offsets.remove(&topic).is_some());
-                if !known.members.iter().any(|id| self.consumers.get(id).is_some_and(|it| it.consumer.topic == topic)) {
-                    known.filters.remove(&topic);
-                }
+                self.drop_unused_filter(&group, &topic);
                 self.drop_if_empty(&group);
             }
         }
@@ -371,15 +396,38 @@ impl ConsumerRows {
             None => self.groups.entry(consumer.consumer_group.clone()).or_default(),
         };
         if known.members.insert(id) {
-            known.filters.insert(consumer.topic.clone(), ConsumerFilter::of(consumer));
+            self.put_filter(&consumer.consumer_group, &consumer.topic, Some(ConsumerFilter::of(consumer)));
         }
     }
 
-    fn leave(&mut self, group: &str, id: Uuid) {
+    fn leave(&mut self, consumer: &Consumer) {
+        let group = &consumer.consumer_group;
         if let Some(known) = self.groups.get_mut(group) {
-            known.members.remove(&id);
+            known.members.remove(&consumer.id);
         }
+        self.drop_unused_filter(group, &consumer.topic);
         self.drop_if_empty(group);
+    }
+
+    fn put_filter(&mut self, group: &str, topic: &TopicId, filter: Option<ConsumerFilter>) {
+        let Some(known) = self.groups.get_mut(group) else { return };
+        let before = match filter {
+            Some(filter) => {
+                self.bytes += filter.bytes();
+                known.filters.insert(topic.clone(), filter)
+            }
+            None => known.filters.remove(topic),
+        };
+        self.bytes -= before.map_or(0, |filter| filter.bytes());
+    }
+
+    /// Drops a group's filter in a topic in which it has neither a member nor an offset.
+    fn drop_unused_filter(&mut self, group: &str, topic: &TopicId) {
+        let Some(known) = self.groups.get(group) else { return };
+        let reads = |id: &Uuid| self.consumers.get(id).is_some_and(|it| it.consumer.topic == *topic);
+        if !known.offsets.contains_key(topic) && !known.members.iter().any(reads) {
+            self.put_filter(group, topic, None);
+        }
     }
 
     /// Removes a group that has neither members nor offsets.
@@ -416,7 +464,8 @@ mod tests {
         for (id, cel) in [(1, 1000), (2, 50)] {
             ConsumersFold::apply(&mut rows, &Entry::ConsumerCreated { consumer: consumer(id, cel) }, 0);
         }
-        let both = consumer_bytes(&consumer(1, 1000)) + consumer_bytes(&consumer(2, 50));
+        let filter = ConsumerFilter::of(&consumer(2, 50)).bytes();
+        let both = consumer_bytes(&consumer(1, 1000)) + consumer_bytes(&consumer(2, 50)) + filter;
         ConsumersFold::apply(&mut rows, &Entry::ConsumerSeen { id: Uuid::from_u128(1) }, 1000);
         assert_eq!(rows.bytes, both, "a poll changes nothing");
         assert_eq!(ConsumerRows::restore(rows.snapshot()).bytes, both);
@@ -424,5 +473,38 @@ mod tests {
             ConsumersFold::apply(&mut rows, &Entry::ConsumerDeleted { id: Uuid::from_u128(id) }, 2000);
         }
         assert_eq!(rows.bytes, 0);
+    }
+
+    fn commit(topic: &str) -> Entry {
+        Entry::OffsetCommitted { group: "g".to_owned(), topic: topic.parse().unwrap(), offset: Offset(1) }
+    }
+
+    /// Groups without consumers kept filters of hundreds of megabytes.
+    #[test]
+    fn a_filter_that_outlives_its_consumer_is_counted_until_its_group_is_deleted() {
+        let mut rows = ConsumerRows::default();
+        let deleted = Entry::ConsumerDeleted { id: Uuid::from_u128(1) };
+        for entry in [Entry::ConsumerCreated { consumer: consumer(1, 1000) }, commit("shop.orders"), deleted] {
+            ConsumersFold::apply(&mut rows, &entry, 0);
+        }
+        assert!(rows.bytes > 1000, "{} bytes are counted", rows.bytes);
+        assert_eq!(ConsumerRows::restore(rows.snapshot()).bytes, rows.bytes);
+        ConsumersFold::apply(&mut rows, &Entry::GroupDeleted { group: "g".to_owned(), topics: Vec::new() }, 0);
+        assert_eq!(rows.bytes, 0);
+    }
+
+    #[test]
+    fn a_filter_goes_with_the_last_consumer_of_a_topic_without_an_offset() {
+        let mut rows = ConsumerRows::default();
+        for entry in [Entry::ConsumerCreated { consumer: consumer(1, 1000) }, commit("shop.returns")] {
+            ConsumersFold::apply(&mut rows, &entry, 0);
+        }
+        let mut older = rows.snapshot();
+        ConsumersFold::apply(&mut rows, &Entry::ConsumerDeleted { id: Uuid::from_u128(1) }, 0);
+        assert!(rows.group("g").unwrap().filters.is_empty());
+        older.consumers.clear();
+        let restored = ConsumerRows::restore(older);
+        assert!(restored.group("g").unwrap().filters.is_empty(), "a checkpoint of an earlier version may have it");
+        assert_eq!((rows.bytes, restored.bytes), (0, 0));
     }
 }

@@ -1,6 +1,6 @@
 //! Consumers and offsets as a decision sees them: durable rows, and over them the rows that were decided since.
 
-use super::{ConsumerRow, ConsumerRows, ConsumersFold, GroupKey};
+use super::{ConsumerRow, ConsumerRows, ConsumersFold, GroupKey, consumer_and_filter_bytes};
 use crate::ledger::decide::overlay_map::OverlayMap;
 use crate::ledger::state::table::{DecidedTable, OverlayWriter, overlay_of};
 use contract::{Consumer, Error, Kind, Offset, Result, TopicId, limits};
@@ -117,12 +117,18 @@ impl DecidedConsumers<'_> {
         self.durable.overdue(self.now).filter(still).take(max).collect()
     }
 
-    /// Whether the limits allow one more consumer, whose definition has so many bytes.
+    /// Whether the limits allow one more consumer, with its group's filter.
     #[must_use]
-    pub fn has_room_for_consumer(&self, more: usize) -> bool {
+    pub fn has_room_for_consumer(&self, consumer: &Consumer) -> bool {
+        let more = consumer_and_filter_bytes(consumer);
         let ConsumerRows { consumers, bytes, .. } = &*self.durable;
         let is_durable = |id: &Uuid| consumers.contains_key(id);
-        let pending = self.overlay.consumers.iter().filter(|(id, _)| !is_durable(id)).map(|(_, row)| row.bytes());
+        let pending = self
+            .overlay
+            .consumers
+            .iter()
+            .filter(|(id, _)| !is_durable(id))
+            .map(|(_, row)| consumer_and_filter_bytes(&row.consumer));
         bytes + pending.sum::<usize>() + more <= limits::CONSUMERS_BYTES_MAX
             && self.overlay.consumers.has_room(consumers.len(), is_durable, limits::CONSUMERS_MAX)
     }

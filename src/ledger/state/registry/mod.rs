@@ -168,6 +168,13 @@ impl RegisteredTopic {
         self.deletion.send_replace(true);
     }
 
+    /// Whether this is the same topic, perhaps with another definition. A topic that was created again under the name of
+    /// a deleted one is another topic, and so is one of another log with the same number.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.tail.same_channel(&other.tail)
+    }
+
     /// Whether it was deleted since this value was looked up.
     #[must_use]
     pub fn is_deleted(&self) -> bool {

@@ -25,6 +25,7 @@ fn version() -> Parameter {
 
 fn list() -> OperationSpec {
     let which = "Types of this id, or matching this pattern.";
+    let goes_to = "Types whose events go to this topic, or to one that matches this pattern.";
     operation(Get, "/v1/event-types", "listEventTypes", "List event types")
         .about("Event types, sorted by id. A page has at most 2 MiB.")
         .parameter(optional_query(
@@ -33,7 +34,7 @@ fn list() -> OperationSpec {
             which,
             "gts.hyperspot.core.events.type.v1~vendor.*",
         ))
-        .parameter(optional_query("topic", ids::topic_id("A topic."), "Types whose events go to this topic.", TOPIC))
+        .parameter(optional_query("topic", ids::pattern("A topic, or a pattern."), goes_to, TOPIC))
         .paged("A page of event types.", "EventTypes", examples::page_of(&examples::event_type()))
         .problems(&[Kind::InvalidType])
 }

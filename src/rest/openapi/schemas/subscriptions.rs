@@ -137,7 +137,7 @@ fn target() -> SchemaSpec {
 
 fn new_subscription() -> SchemaSpec {
     let shape = object("The definition of a subscription.")
-        .required("code", code("The code of the subscription.", CODE))
+        .required("code", code("The code of the subscription; not a UUID.", CODE))
         .required("topic", topic_id("The topic whose events are delivered."))
         .required("target", target());
     with_terms(shape)

@@ -137,7 +137,7 @@ fn streaming() -> SchemaSpec {
 }
 
 fn topic_change() -> SchemaSpec {
-    object("A change of a topic. Members that are absent or null are not changed.")
+    object("A change of a topic. Absent members are not changed. Null removes a member, so that its default applies.")
         .optional_nullable("description", description_text())
         .optional_nullable("retention", retention())
         .optional_nullable("idempotentRetention", idempotent_retention())

@@ -172,9 +172,7 @@ fn consumer() -> Consumer {
 }
 
 fn change() -> TopicChange {
-    let NewTopic { description, retention, idempotent_retention, on_payload_mismatch, secrets, .. } =
-        all_members_of_a_topic();
-    TopicChange { description, retention, idempotent_retention, on_payload_mismatch, secrets }
+    TopicChange::into_definition(&all_members_of_a_topic())
 }
 
 #[tokio::test]
