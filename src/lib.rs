@@ -29,6 +29,7 @@ mod logs;
 mod memory;
 mod projections;
 pub mod rest;
+mod secrets;
 mod shared_groups;
 mod subscriptions;
 mod topics;

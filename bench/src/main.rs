@@ -76,6 +76,8 @@ enum Section {
     Open,
     /// Sequential reading through the broker and straight from the log.
     Read,
+    /// What searching events for secrets costs.
+    Secrets,
     /// The broker on PostgreSQL, beside plain SQL that writes the same rows.
     Postgres,
     /// Claiming events and finishing them over HTTP, beside publishing.
@@ -86,7 +88,7 @@ enum Section {
     Hanging,
     /// A shared group with a hundred and with a thousand waiting members.
     Groups,
-    /// Every section that measures over HTTP: the next six.
+    /// Every section that measures over HTTP: the next seven.
     Http,
     /// One event to a request, on 1 to 256 connections, beside a bare handler and durable-streams.
     HttpPublish,
@@ -100,6 +102,8 @@ enum Section {
     HttpStream,
     /// What readers cost that wait for nothing.
     Idle,
+    /// Publishing, long polls and idle polls with TLS, beside the same without.
+    HttpTls,
     /// Publishing in one way only, for a profiler.
     Alone(sections::publish::Alone),
     /// A broker in a process of its own, told what to do on standard input.
@@ -164,19 +168,21 @@ fn chosen(section: Section) -> Vec<(&'static str, Measure)> {
         (Section::Memory, "memory", sections::memory::measure),
         (Section::Open, "open", sections::open::measure),
         (Section::Read, "read", sections::read::measure),
+        (Section::Secrets, "secrets", sections::secrets::measure),
         (Section::Postgres, "postgres", sections::postgres::measure),
         (Section::Claims, "claims", sections::claims::measure),
         (Section::Dispatch, "dispatch", sections::dispatch::measure),
         (Section::Hanging, "hanging", sections::dispatch::hanging::measure),
         (Section::Groups, "groups", sections::groups::measure),
     ];
-    let http: [(Section, &'static str, Measure); 6] = [
+    let http: [(Section, &'static str, Measure); 7] = [
         (Section::HttpPublish, "http-publish", sections::http::publish::measure),
         (Section::HttpBatch, "http-batch", sections::http::batch::measure),
         (Section::HttpRead, "http-read", sections::http::read::measure),
         (Section::HttpPoll, "http-poll", sections::http::delivery::measure_polls),
         (Section::HttpStream, "http-stream", sections::http::delivery::measure_streams),
         (Section::Idle, "idle", sections::http::idle::measure),
+        (Section::HttpTls, "http-tls", sections::http::tls::measure),
     ];
     let wanted = |known: Section, group: Section| section == Section::All || section == group || section == known;
     let disk = disk.into_iter().filter(|(known, ..)| wanted(*known, Section::All));

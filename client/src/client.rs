@@ -5,6 +5,7 @@
 //!   no second effect either.
 //! - An event is published under an id, so that a repetition does not store a second event.
 
+use crate::connection::ConnectionOptions;
 use crate::query;
 use crate::response;
 use crate::retry::RetryPolicy;
@@ -48,9 +49,27 @@ pub struct WaitFor<'a> {
 }
 
 impl Client {
-    /// The broker at `url`: `http://127.0.0.1:8087`.
+    /// The broker at `url`: `http://127.0.0.1:8087`, or `https://…` with a certificate that the machine trusts.
     pub fn new(url: &str) -> Result<Self> {
-        Ok(Self { transport: HttpTransport::new(url)? })
+        Self::with_options(url, ConnectionOptions::default())
+    }
+
+    /// The same with its own options: an authority to trust, a client certificate.
+    ///
+    /// ```no_run
+    /// use event_broker_client::Client;
+    /// use event_broker_client::connection::{ClientTls, ConnectionOptions};
+    ///
+    /// # fn example() -> contract::Result<()> {
+    /// let tls = ClientTls { ca_file: Some("company-ca.pem".into()), ..ClientTls::default() };
+    /// let options = ConnectionOptions { tls, ..ConnectionOptions::default() };
+    /// let client = Client::with_options("https://events.example.com:8087", options)?;
+    /// # drop(client);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn with_options(url: &str, options: ConnectionOptions) -> Result<Self> {
+        Ok(Self { transport: HttpTransport::new(url, options)? })
     }
 
     /// The same client with another retry policy.
@@ -97,7 +116,9 @@ impl Client {
             StatusCode::CREATED => PublishOutcome::Created,
             _ => PublishOutcome::Duplicate { payload_mismatch },
         };
-        let published = PublishedEvent { event: response::stored_event(response.body)?, outcome, deprecated };
+        let secret_suspected = response::suspected_pointers(&response.headers);
+        let event = response::stored_event(response.body)?;
+        let published = PublishedEvent { event, outcome, deprecated, secret_suspected };
         Ok(as_created(published, given_id))
     }
 
@@ -166,7 +187,7 @@ mod tests {
             "createdAt":"2025-12-03T12:05:00.000Z"}"#;
         let event = response::stored_event(Bytes::from_static(text)).unwrap();
         let duplicate = PublishOutcome::Duplicate { payload_mismatch: false };
-        let published = PublishedEvent { event, outcome: duplicate, deprecated: false };
+        let published = PublishedEvent { event, outcome: duplicate, deprecated: false, secret_suspected: Vec::new() };
         for (given_id, outcome) in
             [(None, duplicate), (Some(Uuid::nil()), duplicate), (Some(published.event.id), PublishOutcome::Created)]
         {

@@ -2,13 +2,16 @@
 //!
 //! - The broker is called directly: proxies named in the environment are not used, and redirects are not followed.
 //! - Paths are built piece by piece, so that no name in them needs encoding by the caller.
+//! - With `https` the broker proves its name with a certificate; a failure says what is wrong with it ([`TlsFault`]).
 //! - A failure says whether the broker was reached, whether the connection broke off (the request may have had its effect),
 //!   or what the broker refused.
 //! - Requests are repeated by one rule ([`RetrySchedule`]); whether a repetition is safe is the caller's knowledge.
 
 pub use crate::import_report::ReportLines;
 use crate::path::encode_identifier;
+pub use crate::response::suspected_pointers;
 pub use crate::retry_schedule::{RequestRetry, RetrySchedule};
+pub use crate::tls::{ClientTls, TlsFault};
 pub use crate::topic_stream::{StreamPart, TopicStream};
 use bytes::Bytes;
 use contract::{Error, Kind, ReadOffset, Result};
@@ -28,6 +31,8 @@ pub struct ConnectionOptions {
     pub user_agent: String,
     /// The longest time in which nothing arrives; without it a request may take as long as its body needs.
     pub silence_max: Option<Duration>,
+    /// Whom it trusts, and its own certificate.
+    pub tls: ClientTls,
 }
 
 /// A connection to one broker. Cheap to clone; clones share their sockets.
@@ -45,6 +50,8 @@ pub enum RequestFailure {
     Unwritable(reqwest::Error),
     /// No broker answers at this address; the request was not sent.
     Unreachable(reqwest::Error),
+    /// There is no encrypted connection that can be trusted; the request had no effect.
+    Untrusted(TlsFault, reqwest::Error),
     /// The connection broke off: the request may have had its effect.
     Broken(reqwest::Error),
     /// The broker, or something before it, answered with an error status.
@@ -67,12 +74,12 @@ pub struct RefusedResponse {
 impl Default for ConnectionOptions {
     fn default() -> Self {
         let user_agent = concat!("event-broker-client/", env!("CARGO_PKG_VERSION")).to_owned();
-        Self { user_agent, silence_max: Some(SILENCE_MAX) }
+        Self { user_agent, silence_max: Some(SILENCE_MAX), tls: ClientTls::default() }
     }
 }
 
 impl BrokerConnection {
-    /// A connection to the broker at `url`. Nothing is sent yet.
+    /// A connection to the broker at `url`. Nothing is sent yet; files of TLS are read.
     pub fn new(url: &str, options: ConnectionOptions) -> Result<Self> {
         let misused = |reason: String| Error::invalid("/url", reason);
         let base = Url::parse(url).map_err(|cause| misused(cause.to_string()))?;
@@ -89,6 +96,7 @@ impl BrokerConnection {
         if let Some(silence_max) = options.silence_max {
             http = http.read_timeout(silence_max);
         }
+        http = options.tls.apply(http, base.scheme() == "https")?;
         let failed = |cause| Error::new(Kind::Unavailable, "The HTTP client cannot start.").with_source(cause);
         Ok(Self { http: http.build().map_err(failed)?, base, options })
     }
@@ -182,6 +190,8 @@ impl RequestFailure {
     pub fn of(error: reqwest::Error) -> Self {
         if error.is_builder() {
             Self::Unwritable(error)
+        } else if let Some(fault) = TlsFault::of(&error) {
+            Self::Untrusted(fault, error)
         } else if error.is_connect() {
             Self::Unreachable(error)
         } else {

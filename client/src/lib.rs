@@ -27,6 +27,7 @@ mod retry;
 mod retry_schedule;
 mod sse;
 mod stop;
+mod tls;
 mod topic_stream;
 mod transport;
 

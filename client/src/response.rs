@@ -10,6 +10,7 @@ use contract::{
     SubscriptionWithSecret, Timestamp,
 };
 use reqwest::StatusCode;
+use reqwest::header::HeaderMap;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -86,6 +87,8 @@ struct BatchItem<'a> {
     payload_mismatch: bool,
     #[serde(default)]
     deprecated: bool,
+    #[serde(default)]
+    secret_suspected: Vec<String>,
 }
 
 /// The results of a batch of events.
@@ -97,13 +100,32 @@ pub(crate) fn batch(body: &Bytes) -> Result<BatchOutcome> {
     }
     let DataBody { data: BatchResults { results } } = serde_json::from_slice(body).map_err(unreadable)?;
     let published = |one: BatchItem<'_>| {
-        let BatchItem { status, event, error, payload_mismatch, deprecated } = one;
+        let BatchItem { status, event, error, payload_mismatch, deprecated, secret_suspected } = one;
         let Some(event) = event else { return Err(refused(status, error)) };
         let outcome =
             if status == 201 { PublishOutcome::Created } else { PublishOutcome::Duplicate { payload_mismatch } };
-        Ok(PublishedEvent { event: stored_event(body.slice_ref(event.get().as_bytes()))?, outcome, deprecated })
+        let event = stored_event(body.slice_ref(event.get().as_bytes()))?;
+        Ok(PublishedEvent { event, outcome, deprecated, secret_suspected })
     };
     Ok(results.into_iter().map(published).collect())
+}
+
+/// The JSON pointers in the header `Secret-Suspected` of a response: where the submission seems to contain a secret.
+#[must_use]
+pub fn suspected_pointers(headers: &HeaderMap) -> Vec<String> {
+    let value = headers.get("secret-suspected").and_then(|value| value.to_str().ok());
+    value.map(|value| value.split(", ").map(percent_decoded).collect()).unwrap_or_default()
+}
+
+fn percent_decoded(text: &str) -> String {
+    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
+    while let Some((first, behind)) = rest.split_first() {
+        let digits = behind.get(..2).filter(|_| *first == b'%').and_then(|digits| std::str::from_utf8(digits).ok());
+        let decoded = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(decoded.unwrap_or(*first));
+        rest = if decoded.is_some() { behind.get(2..).unwrap_or_default() } else { behind };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// The results of a batch, which must be as many as its items.
@@ -252,4 +274,19 @@ pub(crate) fn stored_event(text: Bytes) -> Result<StoredEvent> {
 /// The response is not that of a broker, or of a version that this client does not know.
 fn unreadable(error: serde_json::Error) -> Error {
     Error::new(Kind::Unavailable, "The broker's response cannot be read.").with_source(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reqwest::header::HeaderValue;
+
+    #[test]
+    fn the_pointers_of_a_header_are_those_of_the_broker() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(suspected_pointers(&headers), Vec::<String>::new());
+        let value = "/data/aws/key, /data/a%2Cb%20%C3%A9%25/x~1y, /data/%";
+        headers.insert("secret-suspected", HeaderValue::from_static(value));
+        assert_eq!(suspected_pointers(&headers), ["/data/aws/key", "/data/a,b é%/x~1y", "/data/%"]);
+    }
 }

@@ -76,7 +76,7 @@ pub(crate) fn shortest_wait(failure: &RequestFailure, retry: RequestRetry) -> Op
             let error = problem::read(refused.status, &refused.body, None);
             (error.kind(), Duration::from_secs(refused.retry_after.unwrap_or_default()))
         }
-        RequestFailure::Unwritable(_) | RequestFailure::TimedOut => return None,
+        RequestFailure::Unwritable(_) | RequestFailure::Untrusted(..) | RequestFailure::TimedOut => return None,
     };
     let may_repeat = match kind {
         // The request in flight under the key is an earlier try of this call.
@@ -90,7 +90,7 @@ pub(crate) fn shortest_wait(failure: &RequestFailure, retry: RequestRetry) -> Op
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection::RefusedResponse;
+    use crate::connection::{BrokerConnection, ConnectionOptions, RefusedResponse, TlsFault};
     use bytes::Bytes;
 
     fn refused(status: u16, retry_after: Option<u64>) -> RequestFailure {
@@ -109,6 +109,16 @@ mod tests {
             let waits = RetrySchedule::interactive(retry).wait_after(&refused(status, None)).is_some();
             assert_eq!(waits, again, "{status} {retry:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_broker_that_is_not_trusted_is_not_tried_again() {
+        let connection = BrokerConnection::new("https://127.0.0.1:1", ConnectionOptions::default()).unwrap();
+        let request = || connection.request(reqwest::Method::GET, &[], &[]);
+        let cause = || request().header("x", "\n").build().unwrap_err();
+        let retry = RequestRetry::Freely;
+        assert!(shortest_wait(&RequestFailure::Unreachable(cause()), retry).is_some());
+        assert_eq!(shortest_wait(&RequestFailure::Untrusted(TlsFault::UnknownAuthority, cause()), retry), None);
     }
 
     #[tokio::test]

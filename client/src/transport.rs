@@ -82,8 +82,8 @@ impl HttpRequest {
 }
 
 impl HttpTransport {
-    pub(crate) fn new(url: &str) -> Result<Self> {
-        let connection = BrokerConnection::new(url, ConnectionOptions::default())?;
+    pub(crate) fn new(url: &str, options: ConnectionOptions) -> Result<Self> {
+        let connection = BrokerConnection::new(url, options)?;
         Ok(Self { connection, retry: RetryPolicy::default(), total: TOTAL_DEFAULT })
     }
 
@@ -127,6 +127,10 @@ pub(crate) fn error_of(failure: RequestFailure) -> Error {
         }
         RequestFailure::Unreachable(cause) => {
             Error::new(Kind::Unavailable, "No broker answers at this address.").with_source(cause)
+        }
+        RequestFailure::Untrusted(fault, cause) => {
+            let detail = format!("There is no trusted connection to the broker: {fault}.");
+            Error::new(Kind::Unavailable, detail).with_source(cause)
         }
         RequestFailure::Broken(cause) => {
             Error::new(Kind::Unavailable, "The connection to the broker broke off.").with_source(cause)

@@ -84,6 +84,6 @@ pub use subscription::{
 };
 pub use timestamp::Timestamp;
 pub use topic::{
-    CleanupPolicy, DeduplicateBy, DryRunReport, NewTopic, PayloadMismatch, RegisterOutcome, StreamingOptions,
-    StreamingSetting, SubjectNormalisation, Topic, TopicChange,
+    CleanupPolicy, DeduplicateBy, DryRunReport, NewTopic, PayloadMismatch, RegisterOutcome, SecretPolicy,
+    StreamingOptions, StreamingSetting, SubjectNormalisation, Topic, TopicChange,
 };

@@ -28,6 +28,9 @@ pub struct NewTopic {
     /// Which submissions are duplicates; fixed when the topic is registered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deduplicate_by: Option<DeduplicateBy>,
+    /// What happens to events that seem to contain a secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secrets: Option<SecretPolicy>,
     /// What retention removes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cleanup: Option<CleanupPolicy>,
@@ -51,6 +54,7 @@ impl NewTopic {
             idempotent_retention: None,
             on_payload_mismatch: None,
             deduplicate_by: None,
+            secrets: None,
             cleanup: None,
             aggregate_normalisation: Vec::new(),
             internal: false,
@@ -86,18 +90,23 @@ pub struct TopicChange {
     /// What happens when a key is repeated with other `data`.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub on_payload_mismatch: Option<Option<PayloadMismatch>>,
+    /// What happens to events that seem to contain a secret.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub secrets: Option<Option<SecretPolicy>>,
 }
 
 impl TopicChange {
     /// Sets every member that may change to its value in a definition, and removes those that the definition does not have.
     #[must_use]
     pub fn into_definition(definition: &NewTopic) -> Self {
-        let NewTopic { description, retention, idempotent_retention, on_payload_mismatch, .. } = definition.clone();
+        let NewTopic { description, retention, idempotent_retention, on_payload_mismatch, secrets, .. } =
+            definition.clone();
         Self {
             description: Some(description),
             retention: Some(retention),
             idempotent_retention: Some(idempotent_retention),
             on_payload_mismatch: Some(on_payload_mismatch),
+            secrets: Some(secrets),
         }
     }
 
@@ -109,6 +118,7 @@ impl TopicChange {
             retention: self.retention.unwrap_or(topic.retention),
             idempotent_retention: self.idempotent_retention.unwrap_or(topic.idempotent_retention),
             on_payload_mismatch: self.on_payload_mismatch.unwrap_or(topic.on_payload_mismatch),
+            secrets: self.secrets.unwrap_or(topic.secrets),
             ..topic
         }
     }
@@ -164,6 +174,19 @@ pub enum DeduplicateBy {
     Submission,
     /// Those with the same `id`, topic and tenant, whatever their other members are.
     Id,
+}
+
+/// What happens to submitted events that seem to contain a secret, such as a password or a private key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SecretPolicy {
+    /// They are not inspected.
+    Off,
+    /// They are stored, and the response says where the secret seems to be.
+    #[default]
+    Flag,
+    /// They are refused, if the secret has the form of a known kind; otherwise they are flagged.
+    Reject,
 }
 
 /// What retention removes.

@@ -25,7 +25,7 @@ use crate::config::{Config, StorageEngine};
 use crate::consumers::{self, ConsumerSessions, Consumers};
 use crate::dead_letters::DeadLetters;
 use crate::dispatch::{self, DispatchContext, DispatchJobs};
-use crate::events::{CallerContext, CopyLock, EventReader, PublishRules};
+use crate::events::{CallerContext, EventReader, PublishRules};
 use crate::lag::LagCache;
 use crate::ledger::{IncidentReporter, Ledger, ReplyRecorder};
 use crate::logs::{self, LogFailure, Logs, TablesFolder};
@@ -34,7 +34,7 @@ use crate::shared_groups::SharedGroups;
 use crate::subscriptions::{SecretVault, Subscriptions};
 use crate::topics;
 use crate::topics::{RetentionFailures, RetentionRun};
-use crate::types::{SchemaCompiler, TypeContext, TypeSearches};
+use crate::types::{TypeContext, TypeSearches};
 use contract::{
     Atomicity, BatchOutcome, Error, IdentifierProfile, NewEvent, PauseDetails, ProducerId, Result, Sequence, TopicId,
     UnreadableEvent,
@@ -42,7 +42,7 @@ use contract::{
 use declarations::DeclarationPolicy;
 use log::file::OpenFiles;
 use log::{Log, MemoryLog};
-use setup::{dispatching, folder_settings, log_settings, max_clock_jump, open_files};
+use setup::{dispatching, folder_settings, log_settings, max_clock_jump, open_files, publish_rules};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -149,7 +149,7 @@ impl Broker {
         let ledger = Ledger::open(log, log_clock, state, rows, answers, Arc::clone(&incidents)).await?;
         let settings = log_settings(&config, Arc::clone(&incidents), files);
         let logs = Arc::new(Logs::new(ledger, Arc::clone(&clock), settings));
-        let policy = PublishRules { config, schemas: SchemaCompiler::default(), import_copies: CopyLock::default() };
+        let policy = publish_rules(config);
         // Logs in memory and in files belong to one process, so it knows of every poll.
         let is_alone = !logs.default_ledger().log().is_shared();
         let sessions = Arc::new(ConsumerSessions::new(is_alone));
@@ -413,7 +413,8 @@ impl Broker {
 
     /// Dispatch jobs, on behalf of `by`.
     pub(crate) fn jobs<'a>(&'a self, by: Option<&'a ProducerId>) -> DispatchJobs<'a> {
-        DispatchJobs { logs: &self.logs, reader: self.reader(), vault: &self.vault, context: &self.dispatch, by }
+        let (logs, secrets) = (&self.logs, &self.policy.secrets);
+        DispatchJobs { logs, reader: self.reader(), vault: &self.vault, secrets, context: &self.dispatch, by }
     }
 
     /// The context of a request; `caller` publishes, claims or decides.

@@ -5,13 +5,27 @@ use crate::clock::Clock;
 use crate::config::{Config, FileBudget, StorageConfig, StorageEngine};
 use crate::delivery::{DeliveryPolicy, WebhookDeliverer, roots};
 use crate::dispatch::DispatchContext;
+use crate::events::{CopyLock, PublishRules};
 use crate::ledger::IncidentReporter;
 use crate::logs::{FolderSettings, LogRoots, LogSettings, Logs};
+use crate::secrets::SecretGuard;
 use crate::subscriptions::SecretVault;
+use crate::types::SchemaCompiler;
 use contract::Result;
 use log::file::OpenFiles;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// The rules for events. Callers cannot authenticate yet.
+pub(super) fn publish_rules(config: Config) -> PublishRules {
+    let requires_authentication = false;
+    PublishRules {
+        config,
+        schemas: SchemaCompiler::default(),
+        import_copies: CopyLock::default(),
+        secrets: SecretGuard::new(requires_authentication),
+    }
+}
 
 /// Creates what delivers events.
 pub(super) fn dispatching(

@@ -8,6 +8,7 @@ use super::complete_decision::{CompleteClaims, CompletionOutcome, PreparedComple
 use super::policy::ClaimDefaults;
 use super::{Claims, LocatedClaim, done_view};
 use crate::ledger::{ClaimSlot, Ledger, ReplyRecorder, changed_concurrently, decide_while_unknown};
+use crate::secrets::InspectedParts;
 use contract::{Claim, ClaimCompletion, Completion, NewEvent, Result};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -207,7 +208,8 @@ impl Claims<'_> {
         PendingCompletion { located: placed, completion, before }: &PendingCompletion,
     ) -> Result<PreparedCompletion> {
         let events = self.with_causation(placed, &completion.events).await?;
-        let produced = self.context.prepare_produced(events, &placed.place, |index| format!("/events/{index}")).await?;
+        let pointer = |index| format!("/events/{index}");
+        let produced = self.context.prepare_produced(events, &placed.place, pointer, InspectedParts::All).await?;
         Ok(PreparedCompletion {
             key: placed.key.clone(),
             topic: placed.topic.clone(),

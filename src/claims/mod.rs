@@ -32,6 +32,7 @@ use crate::events::CallerContext;
 use crate::lag::LagCache;
 use crate::ledger::{ClaimKey, ClaimRow, ClaimSlot, ClaimState, Entry, Ledger, ReplyRecorder, read_failed};
 use crate::logs::LogRef;
+use crate::secrets::redact;
 use claim_id::ClaimId;
 use complete_decision::{ExtendLease, FailClaim};
 use contract::{
@@ -40,6 +41,7 @@ use contract::{
 };
 use log::{LogError, ReadLimit, ReadRange, TopicNumber};
 use release::ReleaseClaim;
+use std::borrow::Cow;
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -318,7 +320,7 @@ fn check_name(name: &str, pointer: &str) -> Option<Violation> {
     Some(Violation::new(pointer, detail))
 }
 
-/// Checks a failure, and cuts off a long message.
+/// Checks a failure, redacts secrets in its message, and cuts off a long one.
 fn check_error(mut error: ClaimError) -> Result<ClaimError> {
     if error.class.is_empty() {
         return Err(Error::invalid("/error/class", "must not be empty"));
@@ -326,6 +328,9 @@ fn check_error(mut error: ClaimError) -> Result<ClaimError> {
     if error.class.len() > limits::LABEL_BYTES_MAX {
         let detail = format!("may have at most {} bytes", limits::LABEL_BYTES_MAX);
         return Err(Error::invalid("/error/class", detail));
+    }
+    if let Cow::Owned(redacted) = redact(&error.message) {
+        error.message = redacted;
     }
     let most = error.message.floor_char_boundary(limits::FAILURE_MESSAGE_BYTES_MAX);
     error.message.truncate(most);

@@ -9,11 +9,13 @@ use bytes::Bytes;
 use contract::ReadOffset;
 pub(super) use event_broker_client::connection::RequestRetry;
 use event_broker_client::connection::{
-    BrokerConnection, ConnectionOptions, ReportLines, RequestFailure, RetrySchedule, SILENCE_MAX, TopicStream,
+    BrokerConnection, ClientTls, ConnectionOptions, ReportLines, RequestFailure, RetrySchedule, SILENCE_MAX, TlsFault,
+    TopicStream,
 };
 use reqwest::{Method, RequestBuilder, Response};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -23,6 +25,15 @@ pub(super) struct BrokerUrl {
     /// The broker's address. Proxies named in the environment are not used.
     #[arg(long, global = true, env = "EVENT_BROKER_URL", value_name = "URL", default_value = "http://127.0.0.1:8087")]
     url: String,
+    /// The authorities that sign the certificate of the broker, in PEM. They are trusted instead of those of this machine.
+    #[arg(long, global = true, env = "EVENT_BROKER_CA_FILE", value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+    /// A client certificate in PEM, for a broker that asks for one.
+    #[arg(long, global = true, env = "EVENT_BROKER_CERT_FILE", value_name = "FILE")]
+    cert_file: Option<PathBuf>,
+    /// The private key of the client certificate, in PEM.
+    #[arg(long, global = true, env = "EVENT_BROKER_KEY_FILE", value_name = "FILE")]
+    key_file: Option<PathBuf>,
 }
 
 /// What all commands that call a broker have in common.
@@ -72,10 +83,15 @@ impl BrokerUrl {
 
     fn connect(&self, silence_max: Option<Duration>) -> CliResult<BrokerClient> {
         let user_agent = concat!("event-broker/", env!("CARGO_PKG_VERSION")).to_owned();
-        let options = ConnectionOptions { user_agent, silence_max };
+        let Self { ca_file, cert_file, key_file, .. } = self.clone();
+        let options = ConnectionOptions { user_agent, silence_max, tls: ClientTls { ca_file, cert_file, key_file } };
         let connection = BrokerConnection::new(&self.url, options).map_err(|error| match error.violations() {
-            [violation] => {
+            [violation] if violation.pointer == "/url" => {
                 CliError::Misused(format!("--url {}: {}", output::escape_controls(&self.url), violation.detail))
+            }
+            [violation] => {
+                let flag = violation.pointer.replace('/', "--").replace('_', "-");
+                CliError::Misused(format!("{flag} {}", output::escape_controls(&violation.detail)))
             }
             _ => CliError::caused_by("cannot start", error),
         })?;
@@ -153,6 +169,9 @@ impl BrokerClient {
                 "no broker answers at {address} ({}); start one with `event-broker serve`, or say where it is with --url",
                 root_cause(&cause)
             )),
+            RequestFailure::Untrusted(fault, _) => {
+                CliError::Unreachable(format!("no trusted connection to {address}: {fault}{}", advice(&fault)))
+            }
             RequestFailure::Broken(cause) => {
                 CliError::Broken(format!("the connection to {address} broke off: {}", root_cause(&cause)))
             }
@@ -167,6 +186,16 @@ impl BrokerClient {
     /// The broker's address, without what should not be shown.
     pub(super) fn address(&self) -> String {
         self.connection.address()
+    }
+}
+
+/// What the user can do about a fault of TLS.
+const fn advice(fault: &TlsFault) -> &'static str {
+    match fault {
+        TlsFault::UnknownAuthority => "; name the file of the authority with --ca-file",
+        TlsFault::ClientCertificateMissing => "; name it with --cert-file and --key-file",
+        TlsFault::NotTls => "; if the broker has no TLS, use http:// in --url",
+        _ => "",
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::error::{self, CliError, CliResult};
 use super::output::print_note;
+use super::serve;
 use super::settings::SettingsArgs;
 use comfy_table::{Table, presets};
 use contract::Error;
@@ -20,7 +21,7 @@ use std::process::ExitCode;
 /// `EVENT_BROKER__POLLING__MAX_TIMEOUT_SECS`; its value is written as in YAML.
 ///
 /// Declared topics and event types are checked as `serve` would check them on an empty log: invalid schemas and unknown
-/// topics are reported. Nothing is written.
+/// topics are reported, and so are files of TLS that cannot be used. Nothing is written.
 ///
 /// Exit code 0: the configuration is valid. 1: something that it declares is refused. 2: a key or a value is wrong. Each
 /// reason is printed with its place.
@@ -68,7 +69,8 @@ fn check(loaded: &LoadedConfig) -> CliResult<()> {
     let runtime = runtime.map_err(|cause| CliError::caused_by("cannot check what is declared", cause))?;
     let refused = runtime.block_on(check_declared(&loaded.config));
     let refused = refused.map_err(|error| CliError::Failed(error.to_string()))?;
-    let lines: Vec<_> = refused.iter().map(|(path, error)| refusal(&loaded.sources, path, error)).collect();
+    let mut lines: Vec<_> = refused.iter().map(|(path, error)| refusal(&loaded.sources, path, error)).collect();
+    lines.extend(serve::load_tls(&loaded.config, &loaded.sources).err());
     match lines.is_empty() {
         true => Ok(()),
         false => Err(CliError::Failed(lines.join("\n"))),

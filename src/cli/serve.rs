@@ -6,7 +6,8 @@ use super::settings::SettingsArgs;
 use super::{failed, logging};
 use contract::ProducerId;
 use contract::api::DispatchJobApi;
-use event_broker::config::{Config, FileBudget, LoadedConfig, StorageEngine};
+use event_broker::config::{Config, FileBudget, LoadedConfig, StorageEngine, TlsConfig, ValueSources};
+use event_broker::rest::{ReloadCause, ServerTls};
 use event_broker::{BrokerSlot, OpenError, Supervisor, opener, rest};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::net::SocketAddr;
@@ -21,13 +22,15 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 ///
 /// Without arguments it listens on 127.0.0.1:8087 and keeps its log in ./data. When it is ready it prints
 /// `listening on http://HOST:PORT`. SIGTERM and Ctrl-C drain it: it accepts no new requests, ends open polls and streams,
-/// finishes the requests in flight, and exits with 0.
+/// finishes the requests in flight, and exits with 0. With `server.tls.certificate` and `server.tls.key` it serves https;
+/// SIGHUP reads their files again, and so does a change of them.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     event-broker serve\n  \
     event-broker serve --listen 127.0.0.1:0 --data /var/lib/events\n  \
     event-broker serve --config config/quickstart.yaml\n  \
-    EVENT_BROKER__LOGGING__FORMAT=json event-broker serve --storage memory\n\n\
+    EVENT_BROKER__LOGGING__FORMAT=json event-broker serve --storage memory\n  \
+    EVENT_BROKER__SERVER__TLS='{certificate: server.pem, key: server.key}' event-broker serve\n\n\
     Try it:\n  \
     curl http://127.0.0.1:8087/v1/topics\n  \
     open http://127.0.0.1:8087/docs")]
@@ -81,7 +84,17 @@ async fn serve(loaded: LoadedConfig, resume_dispatch: bool) -> ExitCode {
         (Ok(terminate), Ok(interrupt)) => stopped(terminate, interrupt),
         (Err(error), _) | (_, Err(error)) => return failed(&error),
     };
-    let (listen, options) = (config.server.listen, options(&config, connections_max));
+    let tls = match load_tls(&config, &sources) {
+        Ok(tls) => tls,
+        Err(reason) => return failed(&std::io::Error::other(reason)),
+    };
+    // Caught from here on, so that an early one does not end the program.
+    let hangups = match tls.as_ref().map(|_| signal(SignalKind::hangup())).transpose() {
+        Ok(hangups) => hangups,
+        Err(error) => return failed(&error),
+    };
+    let (listen, mut options) = (config.server.listen, options(&config, connections_max));
+    options.tls = tls.clone();
     let open = opener(config);
     let broker = match open().await {
         Ok(broker) => Arc::new(broker),
@@ -101,8 +114,14 @@ async fn serve(loaded: LoadedConfig, resume_dispatch: bool) -> ExitCode {
     };
     match listener.local_addr() {
         // A closed standard output is no reason to stop the server.
-        Ok(address) => drop(CliOutput::new().line(&format!("listening on http://{address}"))),
+        Ok(address) => {
+            let scheme = if tls.is_some() { "https" } else { "http" };
+            drop(CliOutput::new().line(&format!("listening on {scheme}://{address}")));
+        }
         Err(error) => return failed(&error),
+    }
+    if let (Some(tls), Some(hangups)) = (tls, hangups) {
+        tokio::spawn(reload_tls(tls, hangups));
     }
     let slot = Arc::new(BrokerSlot::new(broker));
     let supervisor = Supervisor::new(Arc::clone(&slot), open);
@@ -127,6 +146,34 @@ async fn serve(loaded: LoadedConfig, resume_dispatch: bool) -> ExitCode {
     }
     tracing::info!("stopped");
     ExitCode::SUCCESS
+}
+
+/// Reads the files of TLS; `Err` says which one is wrong.
+pub(super) fn load_tls(config: &Config, sources: &ValueSources) -> Result<Option<Arc<ServerTls>>, String> {
+    let tls = &config.server.tls;
+    if !tls.is_enabled() {
+        return Ok(None);
+    }
+    let loaded = ServerTls::load(TlsConfig::clone(tls), jiff::Timestamp::now());
+    let loaded = loaded.map_err(|error| format!("{}: {error}", sources.of(error.key)))?;
+    Ok(Some(Arc::new(loaded)))
+}
+
+/// Reads the files of TLS again when they change and on SIGHUP.
+async fn reload_tls(tls: Arc<ServerTls>, mut hangups: Signal) {
+    let mut looks = tokio::time::interval(rest::LOOK_INTERVAL);
+    loop {
+        let cause = tokio::select! {
+            _ = looks.tick() => ReloadCause::Interval,
+            Some(()) = hangups.recv() => ReloadCause::Request,
+        };
+        let tls = Arc::clone(&tls);
+        // The files may be on a disk that is slow.
+        let reloaded = tokio::task::spawn_blocking(move || tls.reload(cause, jiff::Timestamp::now())).await;
+        if let Err(error) = reloaded {
+            tracing::error!(%error, "the files of TLS could not be read again");
+        }
+    }
 }
 
 /// How many connections the system may queue until they are accepted; it lowers this to its limit (`net.core.somaxconn`).
@@ -211,5 +258,6 @@ fn options(config: &Config, connections_max: usize) -> rest::HttpOptions {
         allowed_hosts: server.allowed_hosts.clone(),
         allowed_origins: server.cors.allowed_origins.clone(),
         compression: server.compression,
+        tls: None,
     }
 }

@@ -135,6 +135,7 @@ enum TopicSetting {
     Retention,
     IdempotentRetention,
     OnPayloadMismatch,
+    Secrets,
 }
 
 impl TopicSetting {
@@ -145,6 +146,7 @@ impl TopicSetting {
             Self::Retention => "retention",
             Self::IdempotentRetention => "idempotentRetention",
             Self::OnPayloadMismatch => "onPayloadMismatch",
+            Self::Secrets => "secrets",
         }
     }
 }
@@ -164,6 +166,9 @@ struct TopicSettingsArgs {
     /// What happens when an idempotency key is repeated with other data: duplicate, flag or reject.
     #[arg(long, value_name = "WHAT")]
     on_payload_mismatch: Option<String>,
+    /// What happens to events that seem to contain a secret: off, flag or reject.
+    #[arg(long, value_name = "WHAT")]
+    secrets: Option<String>,
 }
 
 /// Settings that are fixed when a topic is created.
@@ -305,6 +310,7 @@ impl TopicSettingsArgs {
             ("retention", &self.retention),
             ("idempotentRetention", &self.idempotent_retention),
             ("onPayloadMismatch", &self.on_payload_mismatch),
+            ("secrets", &self.secrets),
         ];
         let members = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), json!(value.as_ref()?))));
         members.collect()

@@ -269,7 +269,8 @@ pub const KEYS: &[ConfigKey] = &[
         "server.max_connection_bytes",
         number("bytes", 4 * 1024 * 1024, 1 << 40),
         "Most bytes of connections themselves: 4800 for one whose poll waits, 24 KiB for another one over HTTP/1 (a \
-         stream is one), 96 KiB for one over HTTP/2 and at least 12 KiB for each of its requests. If nothing is left, \
+         stream is one), 96 KiB for one over HTTP/2 and at least 12 KiB for each of its requests; with TLS 8 KiB more \
+         for each connection. If nothing is left, \
          connections are refused with 429 or 503, and requests over HTTP/2 with 429. An eighth is reserved for \
          addresses with few connections.",
     ),
@@ -285,6 +286,38 @@ pub const KEYS: &[ConfigKey] = &[
         number("seconds", 0, 3600),
         "How long a stopping server waits for requests in flight.",
     ),
+    key(
+        "server.tls.certificate",
+        ValueType::Text("a file"),
+        "The certificate of the server in PEM, followed by the certificates of intermediate authorities. With it the \
+         server speaks only TLS. Read again when the file changes, and on SIGHUP.",
+    )
+    .optional(),
+    key(
+        "server.tls.key",
+        ValueType::Text("a file"),
+        "The private key of that certificate, in PEM and without a password. Only the broker should be able to read it.",
+    )
+    .optional(),
+    key(
+        "server.tls.client_ca",
+        ValueType::Text("a file"),
+        "The authorities that sign the certificates of clients, in PEM.",
+    )
+    .optional(),
+    key(
+        "server.tls.client_auth",
+        ValueType::Word(&["off", "optional", "required"]),
+        "Whether clients send a certificate: `required` refuses those without one, `optional` serves them too. A \
+         certificate that does not verify is always refused.",
+    ),
+    key(
+        "server.tls.crl",
+        ValueType::Text("a file"),
+        "Lists of revoked client certificates, in PEM, or one in DER: one of each authority that signs certificates of \
+         clients.",
+    )
+    .optional(),
     key(
         "server.cors.allowed_origins",
         ValueType::Texts("origins"),

@@ -17,6 +17,7 @@ mod provenance;
 mod sections;
 mod storage;
 mod suggestion;
+mod tls;
 mod validate;
 mod web;
 mod yaml;
@@ -32,6 +33,7 @@ pub use sections::{
 };
 pub use storage::{DatabaseUrl, StorageConfig, StorageEngine};
 pub(crate) use suggestion::likely_name;
+pub use tls::{ClientAuth, TlsConfig};
 pub use web::{HostPattern, WebAuthority, WebHost, WebOrigin};
 
 use contract::{NewEventType, NewTopic, TopicId};

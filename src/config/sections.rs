@@ -3,6 +3,7 @@
 //! - Every member is a key of [`super::keys::KEYS`], with the same spelling; a test compares the two.
 //! - Units are suffixes of a name (`max_timeout_secs`).
 
+use super::tls::TlsConfig;
 use contract::{ClaimOrder, IdPattern, IdentifierProfile, TopicId, limits};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -198,6 +199,8 @@ pub struct HttpServerConfig {
     pub address_share_percent: usize,
     /// How long a stopping server waits for requests in flight, in seconds.
     pub drain_timeout_secs: u64,
+    /// Encryption of connections. Boxed, so that the configuration stays small while it is moved.
+    pub tls: Box<TlsConfig>,
     /// Browsers.
     pub cors: CorsConfig,
     /// Whether responses are compressed for clients that accept it.
@@ -227,6 +230,7 @@ impl Default for HttpServerConfig {
             max_connection_bytes: 96 * 1024 * 1024,
             address_share_percent: 50,
             drain_timeout_secs: 25,
+            tls: Box::default(),
             cors: CorsConfig::default(),
             compression: true,
             threads: None,

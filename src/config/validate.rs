@@ -124,6 +124,8 @@ pub(super) fn values(config: &Config, sources: &ValueSources) -> Vec<(String, St
     if let Some(detail) = odd_level(&config.logging.level) {
         refuse("logging.level", detail);
     }
+    let client_auth_is_set = !sources.is_default("server.tls.client_auth");
+    config.server.tls.faults(client_auth_is_set).into_iter().for_each(|(key, detail)| refuse(key, detail.to_owned()));
     browsers(config, &mut refuse);
     databases(config, &mut refuse);
     folders(config, &mut refuse);

@@ -18,6 +18,7 @@ use crate::ledger::{
     decide_until_known,
 };
 use crate::logs::LogRef;
+use crate::secrets::InspectedParts;
 use contract::{
     BulkResolveOutcome, BulkResolveRequest, Cursor, DeadLetter, DeadLetterCount, DeadLetterFilter, DeadLetterSummary,
     Error, Event, Kind, NewEvent, Page, RedriveOverride, RedriveRequest, Result, Sequence, StoredEvent, Timestamp,
@@ -137,7 +138,12 @@ impl DeadLetters<'_> {
                 return Err(removed(&ledger, TopicNumber(row.letter.number), GONE).await);
             };
             let change = match redrive.changes.as_ref().and_then(|changes| corrected(&stored, changes).transpose()) {
-                Some(event) => Some(self.prepare_correction(&row, event?, stored.event()?.republish_of).await?),
+                Some(event) => {
+                    let has_new_data = redrive.changes.as_ref().is_some_and(|changes| changes.data.is_some());
+                    let inspected = if has_new_data { InspectedParts::Data } else { InspectedParts::None };
+                    let original = stored.event()?.republish_of;
+                    Some(self.prepare_correction(&row, event?, (original, inspected)).await?)
+                }
                 None => None,
             };
             if redrive.dry_run {
@@ -283,12 +289,13 @@ impl DeadLetters<'_> {
         &self,
         row: &DeadLetterRow,
         event: NewEvent,
-        original: Option<Sequence>,
+        (original, inspected): (Option<Sequence>, InspectedParts),
     ) -> Result<CorrectedEvent> {
         let found = self.context.logs.find(&row.letter.topic)?;
         let place: &LogRef = &found.log;
         let id = event.id.unwrap_or_default();
-        let produced = self.context.prepare_produced(vec![event], place, |_| "/override".to_owned()).await?;
+        let pointer = |_| "/override".to_owned();
+        let produced = self.context.prepare_produced(vec![event], place, pointer, inspected).await?;
         Ok(CorrectedEvent { id, original, events: produced })
     }
 

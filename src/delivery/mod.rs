@@ -42,6 +42,7 @@ pub(crate) use response::AttemptOutcome;
 pub(crate) use signature::{WebhookSecret, check_secrets};
 pub(crate) use target::{DeliveryTarget, check_target};
 
+use crate::secrets::redact;
 use bytes::Bytes;
 use connect::ConnectSettings;
 use contract::{BoxFuture, Timestamp};
@@ -138,6 +139,9 @@ struct DelivererState {
     pool: ClientPool,
     tokens: TokenCache,
 }
+
+/// How much of a response is searched for secrets behind the part that is kept.
+const SECRET_BYTES_MAX: usize = 8 * 1024;
 
 /// The result of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -254,7 +258,7 @@ impl WebhookDeliverer {
             outcome,
             status: Some(answer.status.as_u16()),
             duration,
-            error: failure.map(|failure| (failure.class, failure.message)),
+            error: failure.map(|failure| (failure.class, redact(&failure.message).into_owned())),
             response: self.kept_text(&answer.body),
         }
     }
@@ -265,15 +269,18 @@ impl WebhookDeliverer {
             outcome: AttemptOutcome::Failed { retryable: failure.retryable },
             status: status.map(|status| status.as_u16()),
             duration,
-            error: Some((failure.class, failure.message)),
+            error: Some((failure.class, redact(&failure.message).into_owned())),
             response: self.kept_text(&body),
         }
     }
 
-    /// The kept part of a body, as text that can be stored: invalid Unicode and NUL are replaced.
+    /// The kept part of a body, as text that can be stored: invalid Unicode, NUL and secrets are replaced.
     fn kept_text(&self, body: &[u8]) -> String {
         let bytes_max = self.0.policy.response_bytes_kept;
-        let text = String::from_utf8_lossy(body.get(..bytes_max).unwrap_or(body)).replace('\0', "\u{fffd}");
+        // A secret at the end of the kept part is recognised only as a whole.
+        let searched = body.get(..bytes_max + SECRET_BYTES_MAX).unwrap_or(body);
+        let text = String::from_utf8_lossy(searched).replace('\0', "\u{fffd}");
+        let text = redact(&text);
         // A character that was cut became a replacement, which may be longer.
         text.get(..text.floor_char_boundary(bytes_max)).unwrap_or_default().to_owned()
     }

@@ -63,6 +63,7 @@ impl DispatchJobs<'_> {
     pub(crate) async fn create_task(&self, new: NewTask, recorder: ReplyRecorder<DispatchJob>) -> Result<DispatchJob> {
         check_task(&new, self.context.config.allow_private_targets)?;
         check_host("/target", &new.target, &self.context.config)?;
+        self.secrets.inspect_payload(new.payload.get())?;
         let ledger = self.logs.default_ledger();
         let task = StoredTask {
             code: new.code,

@@ -12,6 +12,7 @@ use crate::events::{EventLookup, EventReader, TopicScanPage, find_event, read_pa
 use crate::filters::FilterStats;
 use crate::ledger::{JobKey, JobSlot, LaneProgress, Ledger, ReplayRow, SubscriptionRow, TaskRow, read_failed};
 use crate::logs::Logs;
+use crate::secrets::SecretGuard;
 use crate::subscriptions::SecretVault;
 use contract::{DispatchJob, Error, ProducerId, Result, Sequence};
 use log::{LogError, ReadLimit, ReadRange, Record, RecordHeader, TopicNumber};
@@ -25,6 +26,7 @@ pub(crate) struct DispatchJobs<'a> {
     pub(crate) logs: &'a Logs,
     pub(crate) reader: EventReader<'a>,
     pub(crate) vault: &'a SecretVault,
+    pub(crate) secrets: &'a SecretGuard,
     pub(crate) context: &'a DispatchContext,
     pub(crate) by: Option<&'a ProducerId>,
 }

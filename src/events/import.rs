@@ -16,7 +16,7 @@
 
 use super::caller_context::CallerContext;
 use super::fingerprint;
-use super::outcome::duplicate_event;
+use super::outcome::{SubmissionNotes, duplicate_event};
 use super::prepare::destination;
 use super::publish::SubmittedEvent;
 use super::read::stored_at;
@@ -201,7 +201,7 @@ impl CallerContext<'_> {
             if there.as_ref().is_some_and(is_same)
                 && let Some(stored) = stored_at(ledger, topic, numbers.sequence).await?
             {
-                return Ok(ResolvedLine::Stored(Box::new(duplicate_event(stored, false, false))));
+                return Ok(ResolvedLine::Stored(Box::new(duplicate_event(stored, false, SubmissionNotes::default()))));
             }
         }
         let Some(original) = numbers.republish_of else { return submitted(Ok(event)) };

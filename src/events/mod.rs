@@ -8,6 +8,7 @@
 mod caller_context;
 pub(crate) mod cloud_event_id;
 mod damaged;
+mod data_check;
 mod envelope;
 mod fingerprint;
 mod import;

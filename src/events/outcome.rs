@@ -6,18 +6,27 @@ use crate::ledger::Ledger;
 use contract::{AggregateSequence, BatchOutcome, PublishOutcome, PublishedEvent, Result, StoredEvent};
 use log::Record;
 
+/// What the response says about a submission, besides its outcome.
+#[derive(Debug, Clone, Default)]
+pub(super) struct SubmissionNotes {
+    /// Whether its schema version is deprecated.
+    pub(super) deprecated: bool,
+    /// The pointers to what looks like a secret.
+    pub(super) secret_suspected: Vec<String>,
+}
+
 /// The results, with the stored text of new events and of duplicates.
 pub(super) async fn outcomes(ledger: &Ledger, items: Vec<Result<EventOutcome>>) -> Result<BatchOutcome> {
     let mut outcomes = Vec::with_capacity(items.len());
     for item in items {
         outcomes.push(match item {
-            Ok(EventOutcome::New { record, deprecated }) => Ok(created_event(record, deprecated)),
-            Ok(EventOutcome::Before { place, payload_mismatch, deprecated, event }) => {
+            Ok(EventOutcome::New { record, notes }) => Ok(created_event(record, notes)),
+            Ok(EventOutcome::Before { place, payload_mismatch, notes, event }) => {
                 let event = match event {
                     Some(event) => event.as_ref().clone(),
                     None => first_stored(ledger, place.topic, place.position).await,
                 };
-                event.map(|event| duplicate_event(event, payload_mismatch, deprecated))
+                event.map(|event| duplicate_event(event, payload_mismatch, notes))
             }
             Err(error) => Err(error),
         });
@@ -25,12 +34,14 @@ pub(super) async fn outcomes(ledger: &Ledger, items: Vec<Result<EventOutcome>>) 
     Ok(outcomes)
 }
 
-pub(super) fn created_event(record: Record, deprecated: bool) -> PublishedEvent {
-    PublishedEvent { event: stored_event(record), outcome: PublishOutcome::Created, deprecated }
+pub(super) fn created_event(record: Record, notes: SubmissionNotes) -> PublishedEvent {
+    let SubmissionNotes { deprecated, secret_suspected } = notes;
+    PublishedEvent { event: stored_event(record), outcome: PublishOutcome::Created, deprecated, secret_suspected }
 }
 
-pub(super) const fn duplicate_event(event: StoredEvent, payload_mismatch: bool, deprecated: bool) -> PublishedEvent {
-    PublishedEvent { event, outcome: PublishOutcome::Duplicate { payload_mismatch }, deprecated }
+pub(super) fn duplicate_event(event: StoredEvent, payload_mismatch: bool, notes: SubmissionNotes) -> PublishedEvent {
+    let SubmissionNotes { deprecated, secret_suspected } = notes;
+    PublishedEvent { event, outcome: PublishOutcome::Duplicate { payload_mismatch }, deprecated, secret_suspected }
 }
 
 /// The contract's view of a record.

@@ -3,15 +3,18 @@
 //! Everything here runs on the caller's task: limits, routing, types, schema, fingerprints, the JSON text. The versions
 //! of the definitions that were used are recorded, so that the decision can detect a stale preparation.
 
+use super::data_check::{DataFault, SchemaCheck, check_data, parse_data, too_large};
 use super::import::{CopyLock, ImportedKeys};
+use super::outcome::SubmissionNotes;
 use super::{cloud_event_id, envelope, fingerprint};
 use crate::config::{Config, TopicRoute, UnregisteredPolicy, likely_name};
 use crate::ledger::{EventDraft, RegisteredTopic, RegisteredType, Registry};
 use crate::logs::{LocatedTopic, LogRef, Logs};
-use crate::types::{SchemaCompiler, versions};
+use crate::secrets::{InspectedParts, SecretGuard, SecretInspection};
+use crate::types::SchemaCompiler;
 use contract::{
     AggregateSequence, Error, EventTypeId, Kind, MediaType, NewEvent, Position, ProducerId, Result, SchemaVersion,
-    Sequence, Timestamp, TopicId, UnreadableEvent, Violation, limits, parse_strict,
+    Sequence, Timestamp, TopicId, UnreadableEvent, Violation, limits,
 };
 use log::{IdempotencyMark, TopicNumber};
 use serde_json::Value;
@@ -25,6 +28,7 @@ pub(crate) struct PublishRules {
     pub(crate) schemas: SchemaCompiler,
     /// Serialises imports of republished copies.
     pub(crate) import_copies: CopyLock,
+    pub(crate) secrets: SecretGuard,
 }
 
 impl PublishRules {
@@ -53,8 +57,8 @@ pub(crate) struct PreparedEvent {
     pub(crate) event_type: EventTypeId,
     /// Why it is refused, unless it is a duplicate: the stored event was valid by the rules of its time.
     pub(crate) refusal: Option<Error>,
-    /// Whether its schema version is deprecated.
-    pub(crate) deprecated: bool,
+    /// What the response says about it.
+    pub(super) notes: SubmissionNotes,
     /// The keys of a line of an export.
     pub(crate) imported: Option<Box<ImportedKeys>>,
 }
@@ -103,6 +107,8 @@ pub(super) struct PrepareContext<'a> {
     pub(super) logs: &'a Logs,
     /// The registry of the default log, which has all event types.
     pub(super) registry: &'a Registry,
+    /// Which parts of events are searched for secrets.
+    pub(super) inspected: InspectedParts,
 }
 
 /// Checks an event, and writes everything of it that does not depend on its place in the log.
@@ -134,8 +140,19 @@ pub(super) fn prepare(
         Err(error) if !known.is_some_and(|known| may_have_changed(known)) => return Err(here(error).into()),
         checked => checked,
     };
+    let inspection = match &checked {
+        Ok(_) => policy.secrets.inspect_event(
+            found.topic.topic.definition.secrets.unwrap_or_default(),
+            event,
+            &data,
+            context.inspected,
+        ),
+        Err(_) => SecretInspection::default(),
+    };
     let mut prepared = build(event, producer, known, found, (&data, text), &checked);
-    if let Err(error) = checked {
+    prepared.notes.secret_suspected = inspection.suspected;
+    // The topic's policy and the guard's rules may have changed since a stored event was accepted.
+    if let Some(error) = checked.err().or(inspection.refusal) {
         if prepared.draft.idempotency.is_none() && prepared.imported.is_none() {
             let topic = Some((prepared.place, prepared.topic.number));
             return Err(PublishRefusal { error, topic }.into());
@@ -167,7 +184,7 @@ pub(super) fn refuse_unread(context: PrepareContext<'_>, unread: &UnreadableEven
 /// The topic that an event would be stored in; `None` if it is refused before that is known.
 pub(crate) fn destination(policy: &PublishRules, logs: &Logs, event: &NewEvent) -> Option<LocatedTopic> {
     let registry = &logs.default_ledger().registry();
-    let context = PrepareContext { policy, logs, registry };
+    let context = PrepareContext { policy, logs, registry, inspected: InspectedParts::None };
     let known = context.find_type(&event.event_type).ok()?;
     context.find_topic(&event.event_type, event.topic.as_ref(), known).ok()
 }
@@ -292,62 +309,6 @@ fn check_subject(known: Option<&Arc<RegisteredType>>, event: &NewEvent) -> Resul
     refuse(violations, "The event's subject does not fit its type; see `errors`.")
 }
 
-/// Parses `data` strictly, once.
-fn parse_data(event: &NewEvent) -> Result<Value> {
-    let text = event.data.get();
-    if text.len() > limits::EVENT_BYTES_MAX {
-        return Err(too_large());
-    }
-    let data = parse_strict(text, limits::DATA_DEPTH_MAX).map_err(under_data)?;
-    if data.is_object() { Ok(data) } else { Err(Error::invalid("/data", "must be a JSON object")) }
-}
-
-/// The schema version that an event was checked against.
-struct SchemaCheck {
-    version: Option<Cow<'static, str>>,
-    deprecated: bool,
-}
-
-/// Why `data` is refused, or cannot be checked yet.
-enum DataFault {
-    Refused(Error),
-    SchemaMissing(MissingSchema),
-}
-
-impl From<Error> for DataFault {
-    fn from(error: Error) -> Self {
-        Self::Refused(error)
-    }
-}
-
-/// Validates `data` against the event's schema version; an archived type accepts no events.
-fn check_data(
-    policy: &PublishRules,
-    known: &Arc<RegisteredType>,
-    event: &NewEvent,
-    data: &mut Value,
-) -> Result<SchemaCheck, DataFault> {
-    if known.event_type.archived {
-        return Err(Error::invalid("/type", "The event type is archived; it accepts no more events.").into());
-    }
-    let choice = versions::choose(known, event.data_version.as_deref())?;
-    if let Some(version) = choice.version {
-        let subject_type = event.subject_type.as_ref().map(|id| id.as_str());
-        let Some(schema) = policy.schemas.cached(known, version) else {
-            let version = version.definition.version;
-            return Err(DataFault::SchemaMissing(MissingSchema { event_type: Arc::clone(known), version }));
-        };
-        let work = schema.work(data, event.data.get().len());
-        let outcome =
-            policy.schemas.checks().run(work, || schema.check(event.subject.as_deref(), subject_type, data))?;
-        outcome.map_err(|violations| {
-            Error::new(Kind::Validation, "The event does not match its type's schema; see `errors`.")
-                .with_violations(violations)
-        })?;
-    }
-    Ok(SchemaCheck { deprecated: choice.is_deprecated(), version: Some(choice.text) })
-}
-
 /// The event's text without its numbers.
 fn write(event: &NewEvent, checked: &Result<SchemaCheck>, topic: &RegisteredTopic, now: i64) -> Result<WrittenEvent> {
     let id = event.id.unwrap_or_else(Uuid::new_v4);
@@ -419,7 +380,10 @@ fn build(
         type_defined_at: known.map(|known| known.defined_at),
         event_type: event.event_type.clone(),
         refusal: None,
-        deprecated: checked.as_ref().is_ok_and(|checked| checked.deprecated),
+        notes: SubmissionNotes {
+            deprecated: checked.as_ref().is_ok_and(|checked| checked.deprecated),
+            secret_suspected: Vec::new(),
+        },
         imported,
     }
 }
@@ -429,21 +393,4 @@ fn refuse(violations: Vec<Violation>, detail: &'static str) -> Result<()> {
         return Ok(());
     }
     Err(Error::new(Kind::Validation, detail).with_violations(violations))
-}
-
-fn too_large() -> Error {
-    Error::new(
-        Kind::PayloadTooLarge,
-        format!("One event may have {} bytes; put the large part elsewhere and refer to it.", limits::EVENT_BYTES_MAX),
-    )
-}
-
-/// Moves the pointers of the strict parser, which start at `data`, to the event.
-fn under_data(error: Error) -> Error {
-    let violations: Vec<_> = error
-        .violations()
-        .iter()
-        .map(|violation| Violation::new(format!("/data{}", violation.pointer), violation.detail.clone()))
-        .collect();
-    if violations.is_empty() { error } else { error.with_violations(violations) }
 }

@@ -10,6 +10,7 @@ use super::publish::{SubmittedEvent, check_size};
 use super::publish_decision::{TypesSource, are_current, decide_event};
 use crate::ledger::Decision;
 use crate::logs::LogRef;
+use crate::secrets::InspectedParts;
 use contract::{Error, Kind, NewEvent, Result, Violation};
 
 /// Events that are prepared to be stored with something else.
@@ -36,6 +37,7 @@ impl CallerContext<'_> {
         events: Vec<NewEvent>,
         place: &LogRef,
         pointer: impl Fn(usize) -> String,
+        inspected: InspectedParts,
     ) -> Result<ProducedEvents> {
         let pointers = (0..events.len()).map(pointer).collect();
         let types = TypesSource::of(self.logs, place);
@@ -45,11 +47,11 @@ impl CallerContext<'_> {
         }
         let events: Vec<SubmittedEvent> = events.into_iter().map(Ok).collect();
         check_size(self.rules, &events)?;
-        let mut items = self.prepare(&events).await?;
+        let mut items = self.prepare(&events, inspected).await?;
         if items.iter().any(Result::is_err) {
             // Another broker may have just registered what is missing here.
             self.logs.default_ledger().refresh().await?;
-            items = self.prepare(&events).await?;
+            items = self.prepare(&events, inspected).await?;
         }
         for (index, item) in items.into_iter().enumerate() {
             let prepared = item.map_err(|refused| produced.at(index, &refused.error))?;

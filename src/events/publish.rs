@@ -14,6 +14,7 @@ use super::publish_decision::{EventsByPosition, PublishDecision, PublishEvents, 
 use super::released_data::ReleasedData;
 use super::split_by_log::{LogSpread, log_spread, publish_by_log, spans_logs};
 use crate::ledger::{ReplyRecorder, decide_until_known};
+use crate::secrets::InspectedParts;
 use contract::{Atomicity, BatchOutcome, Error, Kind, NewEvent, PublishedEvent, Result, UnreadableEvent};
 use std::ops::ControlFlow;
 
@@ -54,7 +55,7 @@ impl CallerContext<'_> {
         let recorder = &recorder;
         let seen = recorder.is_enabled().then(EventsByPosition::default);
         decide_until_known((events, seen, false), |(mut events, mut seen, is_up_to_date)| async move {
-            let items = self.prepare(&events).await?;
+            let items = self.prepare(&events, InspectedParts::All).await?;
             if !is_up_to_date && items.iter().any(Result::is_err) {
                 // Another broker may have just registered what is missing here.
                 self.logs.default_ledger().refresh().await?;
@@ -88,10 +89,14 @@ impl CallerContext<'_> {
     }
 
     /// Prepares events, once the schemas of their types are compiled.
-    pub(super) async fn prepare(self, events: &[SubmittedEvent]) -> Result<Vec<Result<PreparedEvent, PublishRefusal>>> {
+    pub(super) async fn prepare(
+        self,
+        events: &[SubmittedEvent],
+        inspected: InspectedParts,
+    ) -> Result<Vec<Result<PreparedEvent, PublishRefusal>>> {
         // Bounded: a cache too small for all schemas of one batch would be filled again and again.
         for _ in 0..=events.len() {
-            match self.prepare_compiled(events) {
+            match self.prepare_compiled(events, inspected) {
                 Ok(items) => return Ok(items),
                 Err(MissingSchema { event_type, version }) => self.rules.schemas.load(event_type, version).await?,
             };
@@ -102,10 +107,11 @@ impl CallerContext<'_> {
     fn prepare_compiled(
         self,
         events: &[SubmittedEvent],
+        inspected: InspectedParts,
     ) -> Result<Vec<Result<PreparedEvent, PublishRefusal>>, MissingSchema> {
         let registry = self.logs.default_ledger().registry();
         let now = self.logs.default_ledger().now();
-        let context = PrepareContext { policy: self.rules, logs: self.logs, registry: &registry };
+        let context = PrepareContext { policy: self.rules, logs: self.logs, registry: &registry, inspected };
         let mut items = Vec::with_capacity(events.len());
         for event in events {
             let prepared = match event {

@@ -8,7 +8,7 @@
 //!   prepares it again.
 
 use super::import::ImportedKeys;
-use super::outcome::{created_event, duplicate_event, stored_event};
+use super::outcome::{SubmissionNotes, created_event, duplicate_event, stored_event};
 use super::prepare::{PreparedEvent, PublishRefusal};
 use super::removed::first_stored;
 use crate::ledger::{CarriedRows, Command, Decision, Entry, IdempotencyRow, Ledger, Registry};
@@ -79,8 +79,16 @@ pub(super) enum PublishDecision {
 
 /// The decision on one event.
 pub(super) enum EventOutcome {
-    New { record: Record, deprecated: bool },
-    Before { place: EventLocation, payload_mismatch: bool, deprecated: bool, event: Option<Arc<Result<StoredEvent>>> },
+    New {
+        record: Record,
+        notes: SubmissionNotes,
+    },
+    Before {
+        place: EventLocation,
+        payload_mismatch: bool,
+        notes: SubmissionNotes,
+        event: Option<Arc<Result<StoredEvent>>>,
+    },
 }
 
 /// Where an event was stored.
@@ -188,10 +196,10 @@ impl PublishDecision {
 
 fn item_answer(item: &Result<EventOutcome>) -> Option<Result<PublishedEvent>> {
     match item {
-        Ok(EventOutcome::New { record, deprecated }) => Some(Ok(created_event(record.clone(), *deprecated))),
+        Ok(EventOutcome::New { record, notes }) => Some(Ok(created_event(record.clone(), notes.clone()))),
         Ok(EventOutcome::Before { event: None, .. }) => None,
-        Ok(EventOutcome::Before { event: Some(event), payload_mismatch, deprecated, .. }) => {
-            Some(event.as_ref().clone().map(|event| duplicate_event(event, *payload_mismatch, *deprecated)))
+        Ok(EventOutcome::Before { event: Some(event), payload_mismatch, notes, .. }) => {
+            Some(event.as_ref().clone().map(|event| duplicate_event(event, *payload_mismatch, notes.clone())))
         }
         Err(error) => Some(Err(error.clone())),
     }
@@ -290,7 +298,7 @@ pub(super) fn decide_event(item: &PreparedEvent, decision: &mut Decision<'_>) ->
         return Ok(stored);
     }
     let record = add_event(item, decision)?;
-    Ok(EventOutcome::New { record, deprecated: item.deprecated })
+    Ok(EventOutcome::New { record, notes: item.notes.clone() })
 }
 
 /// Decides a line of an export; the keys it is to be known by are added to `carried`.
@@ -305,7 +313,7 @@ fn decide_imported(
     }
     let record = add_event(item, decision)?;
     keys.carry(&item.topic, &record.header, decision, carried)?;
-    Ok(EventOutcome::New { record, deprecated: item.deprecated })
+    Ok(EventOutcome::New { record, notes: item.notes.clone() })
 }
 
 /// Stores an event that is no duplicate, if nothing refuses it.
@@ -354,7 +362,7 @@ fn duplicate_of(item: &PreparedEvent, digest: u64, stored: IdempotencyRow) -> Re
         policy => {
             let payload_mismatch = differs && policy == PayloadMismatch::Flag;
             let place = EventLocation { topic: item.draft.topic, position: stored.position };
-            Ok(EventOutcome::Before { place, payload_mismatch, deprecated: item.deprecated, event: None })
+            Ok(EventOutcome::Before { place, payload_mismatch, notes: item.notes.clone(), event: None })
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! - A connection reserves [`OPEN_BYTES`] when it is accepted, and more as soon as hyper serves it. A parked poll releases that
 //!   again, so many more polls than streams fit into the budget.
+//! - With TLS it reserves [`TLS_BYTES`] in addition, from the beginning of the handshake to its end.
 //! - A request over HTTP/2 reserves room in the budget of its connection until its response has been sent.
 //! - A part of the memory is kept for addresses with few connections, so that a few addresses cannot lock out all others.
 
@@ -16,6 +17,9 @@ pub(crate) const HTTP1_BYTES: usize = 24 * 1024;
 /// What an HTTP/2 connection takes without requests: bytes that its client may send before they are read, the frame that is being
 /// read, and the state of hyper.
 pub(crate) const HTTP2_BYTES: usize = 96 * 1024;
+/// What a TLS session takes besides that: its keys and buffers (about 7 KiB were measured while it is idle), and what is read ahead
+/// while a poll is parked.
+const TLS_BYTES: usize = 8 * 1024;
 /// What a request over HTTP/2 takes at least, with a small response that its client does not take.
 const REQUEST_BYTES_MIN: usize = 12 * 1024;
 /// What a header takes besides its name and value.
@@ -37,6 +41,8 @@ pub(crate) struct ConnectionMemory {
 pub(crate) struct ConnectionReservation {
     held: ByteReservation,
     budget: ConnectionBudget,
+    /// What a TLS session takes in addition to any other size; 0: there is none.
+    tls_bytes: usize,
 }
 
 /// The budget of one connection, for its requests.
@@ -68,13 +74,21 @@ impl ConnectionMemory {
         let reserve = has_few.then(|| self.reserve.charged_to(&peer.usage));
         let (budget, scarce_bytes) = (self.shared.charged_to(&peer.usage), self.scarce_bytes);
         let budget = ConnectionBudget { budget, reserve, scarce_bytes };
-        Ok(ConnectionReservation { held: budget.try_reserve(OPEN_BYTES)?, budget })
+        Ok(ConnectionReservation { held: budget.try_reserve(OPEN_BYTES)?, budget, tls_bytes: 0 })
     }
 }
 
 impl ConnectionReservation {
-    /// Grows to this size. If others hold the memory, it waits for a moment.
+    /// Grows to what a TLS handshake takes, and adds the session to every later size. A handshake takes no more than an HTTP/1
+    /// connection, which takes its place.
+    pub(crate) async fn grow_for_tls(&mut self) -> Result<()> {
+        self.tls_bytes = TLS_BYTES;
+        self.grow_to(HTTP1_BYTES).await
+    }
+
+    /// Grows to this size, and that of the TLS session. If others hold the memory, it waits for a moment.
     pub(crate) async fn grow_to(&mut self, bytes: usize) -> Result<()> {
+        let bytes = bytes + self.tls_bytes;
         if self.held.grow_to(bytes).is_ok() {
             return Ok(());
         }
@@ -85,9 +99,9 @@ impl ConnectionReservation {
         Ok(())
     }
 
-    /// Releases all but what an open connection takes.
+    /// Releases all but what an open connection takes, with its TLS session.
     pub(crate) fn shrink(&mut self) {
-        self.held.shrink_to(OPEN_BYTES);
+        self.held.shrink_to(OPEN_BYTES + self.tls_bytes);
     }
 
     /// The budget of the requests of this connection.
@@ -164,6 +178,23 @@ mod tests {
         assert!(second.grow_to(HTTP1_BYTES).await.is_err());
         let (grown, ()) = tokio::join!(second.grow_to(HTTP1_BYTES), async { first.shrink() });
         grown.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_tls_session_is_counted_from_its_handshake_on_whatever_else_the_connection_releases() {
+        let bytes = 64 * HTTP1_BYTES;
+        let memory = ConnectionMemory::new(bytes, 100);
+        let free = memory.shared.free();
+        let mut connection = memory.open(&peer(), false).unwrap();
+        assert_eq!(memory.shared.free(), free - OPEN_BYTES, "its client has sent nothing");
+        connection.grow_for_tls().await.unwrap();
+        assert_eq!(memory.shared.free(), free - HTTP1_BYTES - TLS_BYTES);
+        connection.shrink();
+        assert_eq!(memory.shared.free(), free - OPEN_BYTES - TLS_BYTES);
+        connection.grow_to(HTTP2_BYTES).await.unwrap();
+        assert_eq!(memory.shared.free(), free - HTTP2_BYTES - TLS_BYTES);
+        drop(connection);
+        assert_eq!(memory.shared.free(), free);
     }
 
     #[test]

@@ -3,13 +3,14 @@
 use super::AppState;
 use super::body::BodyLimit;
 use super::custom_methods;
-use super::events::producer;
+use super::events::{producer, with_suspected};
 use super::idempotency::idempotent;
 use super::pages::{self, PageQuery};
 use super::problem::{HandlerResult, Problem};
 use super::reply::Reply;
 use super::request::{ApiRequest, BodyLimitFn};
 use crate::dispatch::JobAction;
+use crate::secrets::suspected_payload;
 use axum::Router;
 use axum::routing::get;
 use contract::{DispatchJob, Error, JobFilter, JobStatus, Kind, NewTask, Result, limits};
@@ -54,7 +55,10 @@ fn event(text: &str) -> Result<Uuid> {
 async fn create(mut request: ApiRequest) -> HandlerResult<Reply> {
     request.allow_params(&[])?;
     let task: NewTask = request.json().await?;
-    let made = |job: &DispatchJob| Reply::created(job, &format!("/v1/dispatch-jobs/{}", job.id));
+    let suspected = suspected_payload(task.payload.get());
+    let made = move |job: &DispatchJob| {
+        with_suspected(Reply::created(job, &format!("/v1/dispatch-jobs/{}", job.id)), &suspected)
+    };
     request.respond_with(made, |recorder| request.writes().create_task(task, recorder)).await
 }
 

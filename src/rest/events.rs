@@ -17,6 +17,7 @@ use contract::{
 };
 use http::header::{HeaderName, HeaderValue, InvalidHeaderValue, LOCATION};
 use http::{HeaderMap, StatusCode};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::io::Write;
@@ -26,6 +27,9 @@ use uuid::fmt::Hyphenated;
 const PRODUCER_ID: HeaderName = HeaderName::from_static("producer-id");
 const MISMATCH: HeaderName = HeaderName::from_static("payload-mismatch");
 const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
+const SUSPECTED: HeaderName = HeaderName::from_static("secret-suspected");
+/// Longest value of `Secret-Suspected`: clients bound the head of a response.
+const SUSPECTED_BYTES_MAX: usize = 2048;
 /// The body of a batch.
 const BATCH_BODY: BodyLimitFn =
     |app, _| BodyLimit { bytes: app.options.batch_bytes_max, too_large: Kind::BatchTooLarge };
@@ -165,7 +169,7 @@ fn one_event_only() -> Error {
 
 /// The reply to a published event: its stored text.
 fn published_reply(published: &PublishedEvent) -> Reply {
-    let PublishedEvent { event, outcome, deprecated } = published;
+    let PublishedEvent { event, outcome, deprecated, secret_suspected } = published;
     let status = match outcome {
         PublishOutcome::Created => StatusCode::CREATED,
         PublishOutcome::Duplicate { .. } => StatusCode::OK,
@@ -177,6 +181,7 @@ fn published_reply(published: &PublishedEvent) -> Reply {
     if *deprecated {
         reply = reply.with_header(DEPRECATION, HEADER_TRUE);
     }
+    reply = with_suspected(reply, secret_suspected);
     match outcome {
         PublishOutcome::Created => reply,
         PublishOutcome::Duplicate { payload_mismatch: false } => reply.with_header(REPLAYED, HEADER_TRUE),
@@ -184,6 +189,30 @@ fn published_reply(published: &PublishedEvent) -> Reply {
             reply.with_header(REPLAYED, HEADER_TRUE).with_header(MISMATCH, HEADER_TRUE)
         }
     }
+}
+
+/// The reply with the header `Secret-Suspected`, if something is suspected.
+pub(super) fn with_suspected(reply: Reply, pointers: &[String]) -> Reply {
+    match suspected_header(pointers) {
+        Some(value) => reply.with_header(SUSPECTED, value),
+        None => reply,
+    }
+}
+
+/// JSON pointers as a header: characters that a list in a header cannot have are percent-encoded.
+fn suspected_header(pointers: &[String]) -> Option<HeaderValue> {
+    const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%').add(b',');
+    let mut text = String::new();
+    for pointer in pointers {
+        let encoded = utf8_percent_encode(pointer, ENCODED).to_string();
+        if text.len() + encoded.len() > SUSPECTED_BYTES_MAX {
+            break;
+        }
+        let separator = if text.is_empty() { "" } else { ", " };
+        text.push_str(separator);
+        text.push_str(&encoded);
+    }
+    HeaderValue::try_from(text).ok().filter(|value| !value.is_empty())
 }
 
 /// The path of an event.
@@ -229,7 +258,12 @@ fn write_result(body: &mut Vec<u8>, index: usize, result: &Result<PublishedEvent
                 PublishOutcome::Duplicate { payload_mismatch: true } => (200, r#","payloadMismatch":true"#),
             };
             let old = if published.deprecated { r#","deprecated":true"# } else { "" };
-            let _ = write!(body, r#"{{"index":{index},"status":{status}{note}{old},"event":"#);
+            let _ = write!(body, r#"{{"index":{index},"status":{status}{note}{old}"#);
+            if !published.secret_suspected.is_empty() {
+                body.extend_from_slice(br#","secretSuspected":"#);
+                let _ = serde_json::to_writer(&mut *body, &published.secret_suspected);
+            }
+            body.extend_from_slice(br#","event":"#);
             let event = &published.event;
             let mark = EventSpan { at: body.len(), bytes: event.text.len(), position: event.position };
             body.extend_from_slice(&event.text);
@@ -260,7 +294,7 @@ mod tests {
             created_at: Timestamp::from_millis(0),
             text: bytes::Bytes::from_static(br#"{"an":"event"}"#),
         };
-        Ok(PublishedEvent { event, outcome: PublishOutcome::Created, deprecated: false })
+        Ok(PublishedEvent { event, outcome: PublishOutcome::Created, deprecated: false, secret_suspected: Vec::new() })
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 use super::ServerState;
 use super::problem::Problem;
+use super::tls::ServerTls;
 use crate::broker::{Broker, BrokerOutage, SlotState};
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
@@ -44,11 +45,11 @@ async fn ready(State(common): State<Arc<ServerState>>) -> Result<Response, Probl
     }
     match common.slot().state() {
         SlotState::Closed(outage) => Err(outage.error.into()),
-        SlotState::Open(broker) => ready_broker(&broker),
+        SlotState::Open(broker) => ready_broker(&broker, common.options.tls.as_deref()),
     }
 }
 
-fn ready_broker(broker: &Broker) -> Result<Response, Problem> {
+fn ready_broker(broker: &Broker, tls: Option<&ServerTls>) -> Result<Response, Problem> {
     if let Some(failure) = broker.failures().into_iter().next() {
         let detail = format!("The log {} cannot be written: {}", failure.log, failure.error.detail());
         let retry_after = failure.error.retry_after_seconds().unwrap_or(5);
@@ -58,7 +59,8 @@ fn ready_broker(broker: &Broker) -> Result<Response, Problem> {
     if let Some(incident) = broker.incident() {
         return Err(incident.into());
     }
-    let degraded = broker.degradations();
+    let mut degraded = broker.degradations();
+    degraded.extend(tls.into_iter().flat_map(ServerTls::degradations));
     Ok(match degraded.is_empty() {
         true => Json(json!({"status": "ready"})).into_response(),
         false => Json(json!({"status": "ready", "degraded": degraded})).into_response(),

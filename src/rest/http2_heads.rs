@@ -50,12 +50,17 @@ impl Http2HeadMeter {
         }
     }
 
+    /// Does not count this many bytes, which come before the first frame.
+    pub(crate) const fn skip(&mut self, bytes: usize) {
+        self.payload_left += bytes;
+    }
+
     /// What an unfinished head reserves.
     pub(crate) const fn unfinished_bytes(header_bytes_max: usize) -> usize {
         DECODED_FACTOR * header_bytes_max
     }
 
-    /// Follows bytes that were read, from the end of the connection preface. `Err`: there is no room, or the head is too long.
+    /// Follows bytes that were read, from the end of the connection preface ([`skip`](Self::skip)). `Err`: there is no room, or the head is too long.
     pub(crate) fn read(&mut self, mut bytes: &[u8]) -> Result<()> {
         loop {
             let payload = bytes.len().min(self.payload_left);

@@ -37,6 +37,7 @@ mod negotiate;
 mod openapi;
 mod pages;
 mod parked;
+mod peer_stream;
 mod pools;
 mod problem;
 mod projections;
@@ -51,6 +52,7 @@ mod server;
 mod socket;
 mod stream;
 mod subscriptions;
+mod tls;
 mod topics;
 mod whole_numbers;
 
@@ -74,6 +76,8 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tower_http::compression::predicate::DefaultPredicate;
 use tower_http::compression::{CompressionLayer, Predicate as _};
+
+pub use tls::{LOOK_INTERVAL, ReloadCause, ServerTls, TlsFileError};
 
 /// The limits of the server.
 #[derive(Debug, Clone)]
@@ -120,6 +124,8 @@ pub struct HttpOptions {
     pub allowed_origins: Vec<String>,
     /// Whether responses are compressed for clients that accept it.
     pub compression: bool,
+    /// TLS; without it the server speaks plain HTTP.
+    pub tls: Option<Arc<ServerTls>>,
 }
 
 /// The state that every handler has. It is cheap to clone, and cloned for every request.
@@ -432,6 +438,7 @@ impl Default for HttpOptions {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             compression: true,
+            tls: None,
         }
     }
 }

@@ -1,14 +1,14 @@
-//! The server: accepts connections, serves HTTP/1.1 and HTTP/2 without TLS on them, and drains.
+//! The server: accepts connections, serves HTTP/1.1 and HTTP/2 on them, with or without TLS, and drains.
 //!
 //! - Connections are limited in number: in total and per address. The last places are kept for addresses with few connections,
 //!   so that a few addresses cannot lock out all others. A connection beyond the limits gets a problem document and is closed;
-//!   while many are refused at once, most are closed without one, because each uses a file descriptor.
-//! - Each connection reserves the memory that it takes (`connection_memory`).
+//!   while many are refused at once, most are closed without one, because each uses a file descriptor. With TLS none gets one,
+//!   because that would need a handshake.
+//! - Each connection reserves the memory that it takes (`connection_memory`), before a handshake of TLS begins.
 //! - When the system has no file descriptor left, accepting is retried after a pause.
 //! - A peer must send its head in time, read its responses in time, and answer TCP keep-alive probes.
 //! - Draining: no new connections; waiting requests get their response at once; requests in flight are finished.
 
-use super::HttpFrontend;
 use super::address_limiter::{LimitReached, PeerAddress};
 use super::connection_memory::{ConnectionReservation, HTTP2_BYTES};
 use super::http2_heads::Http2HeadMeter;
@@ -17,6 +17,7 @@ use super::middleware::{self, RequestSource};
 use super::parked::serve_http1;
 use super::problem::Problem;
 use super::socket::{HeadCounter, HttpSocket, HttpVersion, encode_problem};
+use super::{HttpFrontend, HttpOptions};
 use crate::broker::SlotState;
 use contract::{Error, Kind};
 use http::Request;
@@ -102,7 +103,9 @@ pub(crate) async fn serve(
         let (permit, place, memory) = match permits {
             Ok(permits) => permits,
             Err(refusal) => {
-                if let Ok(permit) = Arc::clone(&refusing).try_acquire_owned() {
+                if frontend.options.tls.is_none()
+                    && let Ok(permit) = Arc::clone(&refusing).try_acquire_owned()
+                {
                     tokio::spawn(refuse_connection(stream, refusal, permit));
                 }
                 continue;
@@ -127,21 +130,41 @@ pub(crate) async fn serve(
 async fn serve_connection(
     stream: TcpStream,
     peer: PeerAddress,
-    memory: ConnectionReservation,
+    mut memory: ConnectionReservation,
     frontend: Arc<HttpFrontend>,
 ) {
     set_socket_options(&stream);
-    let detecting = HttpSocket::detect_version(stream, frontend.options.write_timeout);
-    let detected = tokio::select! {
-        detected = tokio::time::timeout(frontend.options.header_timeout, detecting) => detected,
+    let opened = tokio::select! {
+        opened = open_socket(stream, &peer, &mut memory, &frontend) => opened,
         // No request has arrived, so no response is owed.
         () = frontend.drained() => return,
     };
-    let Ok(Ok(socket)) = detected else { return };
+    let Some(socket) = opened else { return };
+    if let Some(certificate) = socket.client_certificate() {
+        let fingerprint = blake3::hash(certificate);
+        tracing::debug!(peer = %peer.address, %fingerprint, "a client certificate was verified");
+    }
     match socket.version() {
         HttpVersion::One => serve_http1(socket, peer, memory, frontend).await,
         // Boxed, because it is larger than what most connections need.
         HttpVersion::Two => Box::pin(serve_http2(socket, peer, memory, frontend)).await,
+    }
+}
+
+/// The socket of a connection whose version of HTTP is known. `None`: the peer has left, or did not say it in time.
+async fn open_socket(
+    stream: TcpStream,
+    peer: &PeerAddress,
+    memory: &mut ConnectionReservation,
+    frontend: &HttpFrontend,
+) -> Option<HttpSocket> {
+    let HttpOptions { header_timeout, write_timeout, .. } = *frontend.options;
+    match &frontend.options.tls {
+        Some(tls) => Box::pin(tls.accept(stream, peer.address, memory, header_timeout, write_timeout)).await,
+        None => {
+            let detecting = HttpSocket::detect_version(stream, write_timeout);
+            tokio::time::timeout(header_timeout, detecting).await.ok()?.ok()
+        }
     }
 }
 

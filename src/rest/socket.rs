@@ -1,13 +1,15 @@
 //! A connection's socket: what hyper reads from and writes to, with rules that hyper does not have.
 //!
-//! - The first bytes distinguish HTTP/1 from HTTP/2, and are then read again by hyper.
+//! - Without TLS the first bytes distinguish HTTP/1 from HTTP/2, and are then read again by hyper. With TLS the handshake did.
 //! - A peer that does not read what is written to it is disconnected after a while; over HTTP/1 not while it is still sending.
 //! - Responses of hyper itself (to a head that is invalid or too large) are replaced by problem documents.
 
 use super::head_meter::HeadMeter;
 use super::http2_heads::Http2HeadMeter;
+use super::peer_stream::PeerStream;
 use super::problem::Problem;
 use http::{Method, StatusCode};
+use rustls::pki_types::CertificateDer;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -36,9 +38,12 @@ const GO_AWAY: &[u8] = b"\0\0\0\x04\0\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\
 /// connection below 32 KiB unless a head is larger.
 const READ_BYTES_MAX: usize = 32_767;
 
+/// What is read of an encrypted connection while its poll is parked, in bytes.
+const READ_AHEAD_MAX: usize = 1024;
+
 /// A socket whose HTTP version is known.
 pub(crate) struct HttpSocket {
-    stream: TcpStream,
+    stream: PeerStream,
     /// Bytes that hyper reads before those of the stream.
     pushed_back: Vec<u8>,
     /// Runs while the peer reads nothing.
@@ -92,17 +97,29 @@ impl HttpSocket {
                 break HttpVersion::Two;
             }
         };
+        let mut socket = Self::new(PeerStream::Plain(stream), version, stall_max);
+        socket.pushed_back = first;
+        Ok(socket)
+    }
+
+    /// A socket of which nothing was read yet.
+    pub(crate) fn new(stream: PeerStream, version: HttpVersion, stall_max: Duration) -> Self {
         let flushed = Arc::default();
-        Ok(Self {
+        Self {
             stream,
-            pushed_back: first,
+            pushed_back: Vec::new(),
             stalled: None,
             stall_max,
             replacement: None,
             version,
             flushed,
             meter: None,
-        })
+        }
+    }
+
+    /// The verified certificate of the client, if it sent one.
+    pub(crate) fn client_certificate(&self) -> Option<&CertificateDer<'static>> {
+        self.stream.client_certificate()
     }
 
     /// The version of HTTP.
@@ -116,7 +133,13 @@ impl HttpSocket {
     }
 
     /// Counts heads with `meter`; reading fails if there is no room for them.
-    pub(crate) fn count_heads(&mut self, meter: HeadCounter) {
+    pub(crate) fn count_heads(&mut self, mut meter: HeadCounter) {
+        // With TLS the version is known before the preface is read, which is no frame.
+        if let HeadCounter::Http2(meter) = &mut meter
+            && self.pushed_back.is_empty()
+        {
+            meter.skip(PREFACE.len());
+        }
         self.meter = Some(meter);
     }
 
@@ -141,13 +164,20 @@ impl HttpSocket {
 
     /// Sends a refusal to a peer that is not served.
     pub(crate) async fn refuse(mut self, refusal: &Problem) {
-        let document = encode_problem(refusal);
-        let _ = tokio::time::timeout(Duration::from_secs(1), self.stream.write_all(&document)).await;
+        self.send_last(&encode_problem(refusal)).await;
     }
 
     /// Tells an HTTP/2 peer that it is not served, and that none of its requests was processed.
     pub(crate) async fn go_away(mut self) {
-        let _ = tokio::time::timeout(Duration::from_secs(1), self.stream.write_all(GO_AWAY)).await;
+        self.send_last(GO_AWAY).await;
+    }
+
+    async fn send_last(&mut self, bytes: &[u8]) {
+        let send = async {
+            self.stream.write_all(bytes).await?;
+            self.stream.flush().await
+        };
+        let _ = tokio::time::timeout(Duration::from_secs(1), send).await;
     }
 
     /// Passes on the outcome of a write; fails if the peer has read nothing for too long.
@@ -178,16 +208,37 @@ impl HttpSocket {
         if self.version == HttpVersion::Two {
             return false;
         }
-        match self.stream.poll_read_ready(context) {
+        let stream = self.stream.tcp();
+        match stream.poll_read_ready(context) {
             Poll::Pending => false,
             Poll::Ready(Err(_)) => true,
             // There are bytes to read, or the stream has ended.
             Poll::Ready(Ok(())) => {
-                let state = std::pin::pin!(self.stream.ready(Interest::READABLE));
+                let state = std::pin::pin!(stream.ready(Interest::READABLE));
                 let state = state.poll(&mut Context::from_waker(Waker::noop()));
                 matches!(state, Poll::Ready(Ok(state)) if state.is_read_closed())
             }
         }
+    }
+
+    /// The same while hyper is away: what the peer sends is kept for hyper.
+    ///
+    /// A peer ends TLS with a message before it closes its socket. While that message is unread, the socket stays ready and the
+    /// task would not be woken when the socket closes. So an encrypted stream is read, up to a bound.
+    pub(crate) fn has_lost_its_peer_while_parked(&mut self, context: &mut Context<'_>) -> bool {
+        while self.stream.is_encrypted() && self.pushed_back.len() < READ_AHEAD_MAX {
+            let mut piece = [0; READ_AHEAD_MAX];
+            let room = READ_AHEAD_MAX - self.pushed_back.len();
+            let mut buffer = ReadBuf::new(piece.get_mut(..room).unwrap_or_default());
+            match self.poll_stream(context, &mut buffer) {
+                Poll::Pending => return false,
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                    self.pushed_back.extend_from_slice(buffer.filled());
+                }
+                Poll::Ready(_) => return true,
+            }
+        }
+        self.has_lost_its_peer(context)
     }
 
     /// Writes the document that replaces hyper's response; returns the length of that response when it is done.
@@ -278,7 +329,7 @@ impl AsyncWrite for HttpSocket {
 
 /// Reads at most [`READ_BYTES_MAX`] bytes.
 fn poll_read_bounded(
-    stream: Pin<&mut TcpStream>,
+    stream: Pin<&mut PeerStream>,
     context: &mut Context<'_>,
     buffer: &mut ReadBuf<'_>,
 ) -> Poll<io::Result<()>> {
@@ -321,6 +372,7 @@ pub(crate) fn encode_problem(problem: &Problem) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::ByteBudget;
     use tokio::net::TcpListener;
 
     #[tokio::test]
@@ -338,5 +390,27 @@ mod tests {
         // The end of the stream is still seen.
         drop(peer);
         assert_eq!(socket.read(&mut buffer).await.unwrap(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_head_over_http2_is_counted_whether_the_preface_was_read_before_or_not() {
+        // The first frame of a head whose end does not come: nine bytes, of which none is payload.
+        let sent = [PREFACE, b"\0\0\0\x01\0\0\0\0\x01"].concat();
+        for is_read_before in [true, false] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let mut peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (stream, _) = listener.accept().await.unwrap();
+            peer.write_all(&sent).await.unwrap();
+            let mut socket = match is_read_before {
+                true => HttpSocket::detect_version(stream, Duration::from_secs(60)).await.unwrap(),
+                // With TLS the handshake tells the version.
+                false => HttpSocket::new(PeerStream::Plain(stream), HttpVersion::Two, Duration::from_secs(60)),
+            };
+            let budget = ByteBudget::new(Http2HeadMeter::unfinished_bytes(1000), "full");
+            let meter = Http2HeadMeter::new(&budget, &Arc::default(), 1000);
+            socket.count_heads(HeadCounter::Http2(Box::new(meter)));
+            socket.read_exact(&mut vec![0; sent.len()]).await.unwrap();
+            assert_eq!(budget.free(), 0, "read before: {is_read_before}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use super::AppState;
 use super::body::{self, BodyLimit};
 use super::custom_methods;
-use super::events::producer;
+use super::events::{producer, with_suspected};
 use super::idempotency::idempotent;
 use super::pages::{self, PageQuery};
 use super::problem::{HandlerResult, Problem};
@@ -50,10 +50,12 @@ async fn create(mut request: ApiRequest) -> HandlerResult<Reply> {
     request.allow_params(&[])?;
     let new: NewSubscription = request.json().await?;
     let made = Mutex::new(None);
+    let suspected = request.writes().suspected_headers(&new.topic, &new.headers);
+    let stored_suspected = suspected.clone();
     let location = |row: &Subscription| format!("/v1/subscriptions/{}", row.id);
     request
         .respond_with(
-            move |row| Reply::created(&new_view(row), &location(&new_view(row))),
+            move |row| with_suspected(Reply::created(&new_view(row), &location(&new_view(row))), &stored_suspected),
             |recorder| async {
                 let (row, answer) = request.writes().create_subscription(new, recorder).await?;
                 *made.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
@@ -64,7 +66,8 @@ async fn create(mut request: ApiRequest) -> HandlerResult<Reply> {
         .map(|reply| match made.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(made) => {
                 let shown = CreatedSubscription { subscription: &made.subscription, secret: made.secret.as_ref() };
-                Reply::created(&shown, &format!("/v1/subscriptions/{}", made.subscription.id))
+                let location = format!("/v1/subscriptions/{}", made.subscription.id);
+                with_suspected(Reply::created(&shown, &location), &suspected)
             }
             None => reply,
         })
@@ -95,7 +98,15 @@ async fn change(mut request: ApiRequest) -> HandlerResult<Reply> {
     let id = id_of(&request)?;
     request.allow_params(&[])?;
     let change: SubscriptionChange = request.json().await?;
-    request.respond_with(Reply::ok, |recorder| request.writes().change_subscription(&id, change, recorder)).await
+    let suspected = match &change.headers {
+        Some(headers) => {
+            let known = request.app.events().subscription(&id).await?;
+            request.writes().suspected_headers(&known.definition.topic, headers)
+        }
+        None => Vec::new(),
+    };
+    let changed = move |row: &Subscription| with_suspected(Reply::ok(row), &suspected);
+    request.respond_with(changed, |recorder| request.writes().change_subscription(&id, change, recorder)).await
 }
 
 async fn remove(request: ApiRequest) -> HandlerResult<Reply> {

@@ -88,6 +88,8 @@ impl Subscriptions<'_> {
             headers: definition.headers.keys().map(String::as_str).collect(),
         };
         validate::exposure(&exposure, &self.context.rules.config.dispatch)?;
+        let policy = located.topic.topic.definition.secrets.unwrap_or_default();
+        self.context.rules.secrets.inspect_headers(policy, definition.headers.iter())?;
         let wants_secret = secrets.signing.is_empty() && (definition.signing.is_some() || self.vault.has_key());
         let made = wants_secret.then(|| WebhookSecret::generate(SecretKind::Symmetric)).transpose()?;
         secrets.signing.extend(made.as_ref().map(SigningSecret::generated));
@@ -176,6 +178,10 @@ impl Subscriptions<'_> {
             let secrets = self.changed_secrets(&row, change, given)?;
             validate::subscription(&definition, self.allows_private())?;
             self.check_exposure(&row, &definition, change, &secrets)?;
+            if definition.headers != row.definition.headers {
+                let policy = self.context.logs.find(&row.definition.topic)?.topic.topic.definition.secrets;
+                self.context.rules.secrets.inspect_headers(policy.unwrap_or_default(), definition.headers.iter())?;
+            }
             self.check_pool(definition.pool.as_deref())?;
             let compiled =
                 CompiledSubscription::compile(row.id, &definition, secrets.known_or_none(), self.allows_private())?;

@@ -14,11 +14,12 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 /// The members of a topic that can be changed.
-const CHANGES: [(&str, &str); 4] = [
+const CHANGES: [(&str, &str); 5] = [
     ("description", "for people"),
     ("retention", "P90D"),
     ("idempotentRetention", "P2D"),
     ("onPayloadMismatch", "reject"),
+    ("secrets", "reject"),
 ];
 
 /// A declaration with these members.

@@ -45,6 +45,7 @@ mod reclaiming;
 mod registry;
 mod republishing;
 mod retention;
+mod secrets;
 mod several_brokers;
 mod shared_groups;
 mod skips;

@@ -1,10 +1,12 @@
-//! One kept-alive HTTP/1.1 connection: one request at a time, written in one piece, its answer read to its end.
+//! One kept-alive HTTP/1.1 connection, with or without TLS: one request at a time, written in one piece, its answer read to
+//! its end.
 
+use super::tls::Endpoint;
 use crate::{Failure, Outcome};
 use memchr::memmem;
-use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
 
 /// Room for the next read.
 const ROOM: usize = 4096;
@@ -17,9 +19,15 @@ const STREAM_ROOM: usize = 64 * 1024;
 
 /// An open connection.
 pub(crate) struct Connection {
-    stream: TcpStream,
+    stream: Wire,
     /// What was read of the present answer.
     buffer: Vec<u8>,
+}
+
+/// What a connection is written to and read from.
+enum Wire {
+    Plain(TcpStream),
+    Encrypted(Box<TlsStream<TcpStream>>),
 }
 
 /// An answer's head.
@@ -33,11 +41,12 @@ struct Head {
 
 /// Opens so many, some at a time. The last of each wave is answered before the next begins, so the server has taken all
 /// of them: a listener whose queue is full lets a connection wait for a second.
-pub(crate) async fn open_many(address: SocketAddr, count: u64) -> Outcome<Vec<Connection>> {
+pub(crate) async fn open_many(to: impl Into<Endpoint>, count: u64) -> Outcome<Vec<Connection>> {
+    let to = to.into();
     let mut open = Vec::new();
     while (open.len() as u64) < count {
         let wave = OPENING_MAX.min(count - open.len() as u64);
-        let opening: Vec<_> = (0..wave).map(|_| tokio::spawn(Connection::open(address))).collect();
+        let opening: Vec<_> = (0..wave).map(|_| tokio::spawn(Connection::open(to.clone()))).collect();
         for connection in opening {
             open.push(connection.await??);
         }
@@ -49,9 +58,14 @@ pub(crate) async fn open_many(address: SocketAddr, count: u64) -> Outcome<Vec<Co
 }
 
 impl Connection {
-    pub(crate) async fn open(address: SocketAddr) -> Outcome<Self> {
+    pub(crate) async fn open(to: impl Into<Endpoint>) -> Outcome<Self> {
+        let Endpoint { address, tls } = to.into();
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
+        let stream = match tls {
+            None => Wire::Plain(stream),
+            Some(tls) => Wire::Encrypted(Box::new(tls.connect(address.ip().into(), stream).await?)),
+        };
         Ok(Self { stream, buffer: Vec::new() })
     }
 
@@ -89,7 +103,13 @@ impl Connection {
     }
 
     async fn begin(&mut self, request: &[u8]) -> Outcome<Head> {
-        self.stream.write_all(request).await?;
+        match &mut self.stream {
+            Wire::Plain(stream) => stream.write_all(request).await?,
+            Wire::Encrypted(stream) => {
+                stream.write_all(request).await?;
+                stream.flush().await?;
+            }
+        }
         self.buffer.clear();
         loop {
             self.buffer.reserve(ROOM);
@@ -101,7 +121,11 @@ impl Connection {
     }
 
     async fn read(&mut self) -> Outcome {
-        match self.stream.read_buf(&mut self.buffer).await? {
+        let read = match &mut self.stream {
+            Wire::Plain(stream) => stream.read_buf(&mut self.buffer).await?,
+            Wire::Encrypted(stream) => stream.read_buf(&mut self.buffer).await?,
+        };
+        match read {
             0 => Err("a server closed a connection".into()),
             _ => Ok(()),
         }

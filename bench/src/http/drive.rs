@@ -94,7 +94,7 @@ impl Load {
 
     /// Opens the connections, then asks on all of them.
     pub(crate) async fn run(&self, server: &Server) -> Outcome<Done> {
-        let connections = open_many(server.address, self.connections).await?;
+        let connections = open_many(server.endpoint(), self.connections).await?;
         let (server_cpu, generator_cpu, begun) = (server.cpu_seconds()?, usage::cpu_time(), Instant::now());
         let askers: Vec<_> = connections
             .into_iter()

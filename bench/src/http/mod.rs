@@ -17,3 +17,4 @@ pub(crate) mod readers;
 pub(crate) mod receiver;
 pub(crate) mod server;
 pub(crate) mod text;
+pub(crate) mod tls;

@@ -41,7 +41,7 @@ impl Paced {
 
 impl Pace {
     pub(crate) async fn run(self, server: &Server) -> Outcome<Paced> {
-        let connections = open_many(server.address, CONNECTIONS).await?;
+        let connections = open_many(server.endpoint(), CONNECTIONS).await?;
         let (turn, begun) = (Arc::new(AtomicU64::new(0)), Instant::now());
         let publishers: Vec<_> = connections
             .into_iter()

@@ -77,12 +77,12 @@ impl Readers {
     pub(crate) async fn start(server: &Server, way: Way, count: u64, topics: u64) -> Outcome<Self> {
         let receipts = Arc::new(Receipts { origin: Instant::now(), count: AtomicU64::new(0), waits: Mutex::default() });
         let mut tails = Vec::new();
-        let mut asking = Connection::open(server.address).await?;
+        let mut asking = Connection::open(server.endpoint()).await?;
         for number in 0..topics.min(count) {
             tails.push((text::topic(number), tail(&mut asking, &text::topic(number)).await?));
         }
         let mut tasks = Vec::new();
-        let connections = open_many(server.address, count).await?;
+        let connections = open_many(server.endpoint(), count).await?;
         for (connection, (topic, offset)) in connections.into_iter().zip(tails.into_iter().cycle()) {
             let reader = Reader { connection, topic, offset, receipts: Arc::clone(&receipts) };
             tasks.push(tokio::spawn(reader.read(way)));

@@ -3,6 +3,7 @@
 use super::connection::Connection;
 use super::programs::Programs;
 use super::text::{self, Topics};
+use super::tls::{self, Endpoint};
 use crate::place::remove;
 use crate::sections::Run;
 use crate::usage::{self, Memory};
@@ -15,6 +16,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
+use tokio_rustls::TlsConnector;
 
 /// How long a server may take to come to rest.
 const SETTLE_MAX: Duration = Duration::from_secs(10);
@@ -29,6 +31,10 @@ pub(crate) enum Kind {
     Postgres,
     /// Ours, in memory.
     Memory,
+    /// Ours, in files and with TLS.
+    FileTls,
+    /// Ours, in memory and with TLS.
+    MemoryTls,
     /// A bare axum handler ([`super::bare`]).
     Bare,
     /// The `durable-streams` server with its write-ahead log synced.
@@ -43,6 +49,7 @@ pub(crate) struct Server {
     folder: PathBuf,
     pub(crate) kind: Kind,
     pub(crate) address: SocketAddr,
+    tls: Option<TlsConnector>,
     /// Number of the next event or request.
     pub(crate) next: Arc<AtomicU64>,
 }
@@ -73,6 +80,10 @@ impl Server {
 
     async fn launch(kind: Kind, mut command: Command, folder: PathBuf, topics: Topics) -> Outcome<Self> {
         std::fs::create_dir_all(&folder)?;
+        let tls = match kind {
+            Kind::FileTls | Kind::MemoryTls => Some(tls::encrypt(&mut command, &folder.join("tls"))?),
+            _ => None,
+        };
         let complaints = File::create(folder.join("stderr.txt"))?;
         // All readers come from one address, and more streams at a time than the default has memory for.
         for (name, value) in [
@@ -90,20 +101,25 @@ impl Server {
             let complaints = std::fs::read_to_string(folder.join("stderr.txt")).unwrap_or_default();
             Failure::from(format!("{command:?}: {error}: {complaints}"))
         })?;
-        let server = Self { child, _output: output, folder, kind, address, next: Arc::default() };
-        if matches!(kind, Kind::File | Kind::Postgres | Kind::Memory) {
+        let server = Self { child, _output: output, folder, kind, address, tls, next: Arc::default() };
+        if !matches!(kind, Kind::Bare | Kind::DurableStreams) {
             server.register(topics).await?;
         }
         Ok(server)
     }
 
     async fn register(&self, topics: Topics) -> Outcome {
-        let mut connection = Connection::open(self.address).await?;
+        let mut connection = Connection::open(self.endpoint()).await?;
         for number in 0..=topics.0 {
             connection.expect(201, &text::post("/v1/topics", &text::new_topic(number))).await?;
             connection.expect(201, &text::post("/v1/event-types", &text::new_event_type(number))).await?;
         }
         Ok(())
+    }
+
+    /// Where it listens, and how connections to it are encrypted.
+    pub(crate) fn endpoint(&self) -> Endpoint {
+        Endpoint { address: self.address, tls: self.tls.clone() }
     }
 
     /// Processor time so far, all threads together, in seconds.
@@ -156,13 +172,15 @@ impl Kind {
     fn command(self, programs: &Programs, folder: &Path) -> Outcome<Command> {
         let data = folder.join("data");
         let mut command = match self {
-            Self::File | Self::Postgres | Self::Memory => Command::new(programs.broker()?),
+            Self::File | Self::Postgres | Self::Memory | Self::FileTls | Self::MemoryTls => {
+                Command::new(programs.broker()?)
+            }
             Self::Bare => Command::new(std::env::current_exe()?),
             Self::DurableStreams => Command::new(programs.durable_streams()?),
         };
         match self {
-            Self::File | Self::Postgres => command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data),
-            Self::Memory => command.args(["serve", "--listen", "127.0.0.1:0", "--storage", "memory"]),
+            Self::File | Self::FileTls | Self::Postgres => command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data),
+            Self::Memory | Self::MemoryTls => command.args(["serve", "--listen", "127.0.0.1:0", "--storage", "memory"]),
             Self::Bare => command.arg("bare"),
             Self::DurableStreams => {
                 command.args(["--durability", "wal", "--port", &free_port()?.to_string(), "--data-dir"]).arg(data)
@@ -176,7 +194,8 @@ impl Kind {
 fn address(output: &mut impl BufRead) -> Outcome<SocketAddr> {
     let mut line = String::new();
     while output.read_line(&mut line)? > 0 {
-        if let Some((_, rest)) = line.split_once("listening on http://") {
+        let listening = line.split_once("listening on ").map(|(_, rest)| rest);
+        if let Some(("http" | "https", rest)) = listening.and_then(|rest| rest.split_once("://")) {
             let address = rest.split_whitespace().next().unwrap_or_default();
             return Ok(address.parse()?);
         }

@@ -11,6 +11,7 @@ pub(crate) mod open;
 pub(crate) mod postgres;
 pub(crate) mod publish;
 pub(crate) mod read;
+pub(crate) mod secrets;
 pub(crate) mod wake;
 
 use crate::Outcome;

@@ -58,7 +58,7 @@ fn refusal(error: &Error) -> String {
 }
 
 fn published(published: &PublishedEvent) -> String {
-    let PublishedEvent { event, outcome, deprecated } = published;
+    let PublishedEvent { event, outcome, deprecated, .. } = published;
     format!("{} {} {outcome:?} {deprecated}", event.sequence, event.aggregate_sequence)
 }
 

@@ -325,6 +325,8 @@ pub struct PublishedEvent {
     pub outcome: PublishOutcome,
     /// Whether the schema version it was submitted under is DEPRECATED.
     pub deprecated: bool,
+    /// JSON pointers to what looks like a secret in the submission, in a topic that flags this.
+    pub secret_suspected: Vec<String>,
 }
 
 /// Whether a published event is new.

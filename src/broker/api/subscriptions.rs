@@ -3,13 +3,25 @@
 use super::BrokerWrites;
 use crate::broker::Broker;
 use crate::ledger::{ReplyRecorder, SubscriptionRow};
+use crate::secrets;
 use contract::api::{BoxFuture, SubscriptionApi};
 use contract::{
     Cursor, JobAttempt, NewReplay, NewSecret, NewSubscription, Page, ProducerId, Replay, ReplayOutcome, Result,
-    SecretRotation, Subscription, SubscriptionChange, SubscriptionWithSecret,
+    SecretPolicy, SecretRotation, Subscription, SubscriptionChange, SubscriptionWithSecret, TopicId,
 };
+use std::collections::BTreeMap;
 
 impl BrokerWrites<'_> {
+    /// The pointers to headers of a subscription that seem to contain a secret, if its topic flags them.
+    pub(crate) fn suspected_headers(self, topic: &TopicId, headers: &BTreeMap<String, String>) -> Vec<String> {
+        let policy =
+            self.unrefreshed().logs.find(topic).map(|found| found.topic.topic.definition.secrets.unwrap_or_default());
+        match policy {
+            Ok(SecretPolicy::Off) | Err(_) => Vec::new(),
+            Ok(SecretPolicy::Flag | SecretPolicy::Reject) => secrets::suspected_headers(headers.iter()),
+        }
+    }
+
     /// Creates a subscription. What is stored as the reply is the row, which holds no secret.
     pub(crate) async fn create_subscription(
         self,

@@ -9,6 +9,7 @@ use crate::cli::error::{BrokerRefusal, CliError, CliResult};
 use crate::cli::input::JsonValues;
 use crate::cli::output::on_one_line;
 use contract::limits::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX};
+use event_broker_client::connection::suspected_pointers;
 use reqwest::Method;
 use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use serde::de::IgnoredAny;
@@ -35,6 +36,9 @@ pub(super) struct EventAnswer {
     pub(super) event: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) payload_mismatch: bool,
+    /// The pointers to what looks like a secret.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) secret_suspected: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Value>,
     #[serde(skip)]
@@ -115,6 +119,8 @@ struct ItemResponse {
     error: Option<Value>,
     #[serde(default)]
     payload_mismatch: bool,
+    #[serde(default)]
+    secret_suspected: Vec<String>,
 }
 
 impl BatchSender {
@@ -201,8 +207,9 @@ impl BatchSender {
         };
         let status = response.status().as_u16();
         let payload_mismatch = response.headers().contains_key("payload-mismatch");
+        let secret_suspected = suspected_pointers(response.headers());
         let event = parse(&self.client.read_body(response).await?)?;
-        Ok(vec![ItemResponse { status, event: Some(event), error: None, payload_mismatch }])
+        Ok(vec![ItemResponse { status, event: Some(event), error: None, payload_mismatch, secret_suspected }])
     }
 
     async fn send_batch(&self, batch: &[String]) -> CliResult<Vec<ItemResponse>> {
@@ -229,13 +236,14 @@ impl BatchSender {
 impl ItemResponse {
     fn refused(refusal: &BrokerRefusal) -> Self {
         let status = refusal.status();
-        Self { status, event: None, error: Some(refusal.document.clone()), payload_mismatch: false }
+        let error = Some(refusal.document.clone());
+        Self { status, event: None, error, payload_mismatch: false, secret_suspected: Vec::new() }
     }
 
     fn at(self, index: u64) -> EventAnswer {
-        let Self { status, event, error, payload_mismatch } = self;
+        let Self { status, event, error, payload_mismatch, secret_suspected } = self;
         let refusal = error.as_ref().map(|error| BrokerRefusal::read(status, error.to_string().as_bytes()));
-        EventAnswer { index, status, event, payload_mismatch, error, refusal }
+        EventAnswer { index, status, event, payload_mismatch, secret_suspected, error, refusal }
     }
 }
 

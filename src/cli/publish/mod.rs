@@ -118,6 +118,10 @@ impl PublishReport {
                 }
             }
         }
+        if !answered.secret_suspected.is_empty() && !self.json {
+            let places = escape_controls(&answered.secret_suspected.join(", "));
+            print_note(&format_args!("event {} seems to contain a secret: {places}", answered.index + 1));
+        }
         match (&answered.event, self.json) {
             (_, true) => self.output.line(&answered.as_json()),
             (Some(event), false) => {

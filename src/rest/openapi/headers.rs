@@ -40,6 +40,7 @@ pub(super) fn all() -> Vec<(&'static str, Header)> {
             true_header,
         ),
         header("Deprecation", DEPRECATION, json!("true"), true_header),
+        header("Secret-Suspected", SUSPECTED, json!("/data/aws/key, /context/note"), text),
         header("Retry-After", "Seconds after which to retry.", json!(1), |it| number(0..=86_400, it)),
         header("Allow", "The methods that the path supports.", json!("GET, HEAD"), text),
         header("Next-Offset", "The offset to continue with.", json!(12_345), |it| number(0..=MAX, it)),
@@ -56,6 +57,9 @@ const REPLAYED: &str = "The response is the stored event of a duplicate, or the 
     with this `Idempotency-Key`.";
 const DEPRECATION: &str = "Present if the event was published under a DEPRECATED version of its type's schema. Use the \
     CURRENT one.";
+
+const SUSPECTED: &str = "JSON pointers to what looks like a secret in the request, separated by `, `. Control characters, blanks, \
+    quotation marks, `%`, `,` and characters outside ASCII are percent-encoded. The topic flags this (`secrets: flag`).";
 
 fn true_header(description: &str) -> SchemaSpec {
     enumeration(&["true"], description)

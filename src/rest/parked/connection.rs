@@ -63,7 +63,7 @@ pub(crate) async fn serve_http1(
         let unread = parts.read_buf.to_vec();
         drop((parts.read_buf, parts.service));
         memory.shrink();
-        let Some(request_head) = parked.wait(&socket, &parking).await else { return };
+        let Some(request_head) = parked.wait(&mut socket, &parking).await else { return };
         socket.push_back(&[request_head, unread].concat());
     }
 }

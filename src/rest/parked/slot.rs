@@ -130,10 +130,10 @@ impl ParkingSlot {
 
 impl ParkedRequest {
     /// Waits for the response, leaves it in the slot and returns the request head. `None`: the peer has left.
-    pub(super) async fn wait(mut self, socket: &HttpSocket, parking: &ParkingSlot) -> Option<Vec<u8>> {
+    pub(super) async fn wait(mut self, socket: &mut HttpSocket, parking: &ParkingSlot) -> Option<Vec<u8>> {
         let response = poll_fn(|context| match self.future.as_mut().poll(context) {
             Poll::Ready(response) => Poll::Ready(Some(response)),
-            Poll::Pending if socket.has_lost_its_peer(context) => Poll::Ready(None),
+            Poll::Pending if socket.has_lost_its_peer_while_parked(context) => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         });
         let response = response.await?;

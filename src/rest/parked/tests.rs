@@ -59,7 +59,7 @@ const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
 #[tokio::test(start_paused = true)]
 async fn a_poll_is_parked_at_once_or_after_a_while_if_the_last_one_was_quick() {
-    let (socket, _peer) = socket().await;
+    let (mut socket, _peer) = socket().await;
     let parking = ParkingSlot::new(None);
     for (time, next_stays) in
         [(QUICK_RESPONSE / 2, true), (QUICK_RESPONSE * 2, false), (QUICK_RESPONSE, false), (QUICK_RESPONSE / 10, true)]
@@ -67,7 +67,7 @@ async fn a_poll_is_parked_at_once_or_after_a_while_if_the_last_one_was_quick() {
         parking.set_was_quick(false);
         let parked =
             parked_within(&parking, poll(&parking, &[], time), Duration::ZERO).await.expect("the poll must be parked");
-        let head = parked.wait(&socket, &parking).await.expect("the peer is connected");
+        let head = parked.wait(&mut socket, &parking).await.expect("the peer is connected");
         assert!(head.starts_with(b"GET /v1/events%3Apoll HTTP/1.1\r\n"), "the head must be the original one");
         assert!(poll(&parking, &[], LONG).await.is_ok(), "the response must be there");
         assert!(parking.take_response().is_none(), "another request would receive the response");
@@ -76,7 +76,7 @@ async fn a_poll_is_parked_at_once_or_after_a_while_if_the_last_one_was_quick() {
     }
     let last = parked_within(&parking, poll(&parking, &[], LONG), QUICK_RESPONSE + STAGGER_STEP * STAGGER_STEPS).await;
     let parked = last.expect("the poll must be parked");
-    assert!(parked.wait(&socket, &parking).await.is_some());
+    assert!(parked.wait(&mut socket, &parking).await.is_some());
     parking.clear();
     assert!(
         parked_within(&parking, poll(&parking, &[], LONG), Duration::ZERO).await.is_some(),

@@ -15,10 +15,10 @@ fn load_key(key: &ConfigKey, value: &str) -> Result<LoadedConfig, String> {
     text.pop();
     text.push_str(value);
     text.push_str(&"}".repeat(closing - 1));
-    load_text(&text, &roomy(key), Vec::new())
+    load_text(&text, if value == "null" { Vec::new() } else { roomy(key) }.as_slice(), Vec::new())
 }
 
-/// The maxima that limit other keys, each at its largest value.
+/// The maxima that limit other keys, each at its largest value; for the keys of TLS those that belong to them.
 fn roomy(key: &ConfigKey) -> Vec<(&'static str, &'static str)> {
     let maxima = [
         ("polling.max_timeout_secs", ("EVENT_BROKER__POLLING__MAX_TIMEOUT_SECS", "3600")),
@@ -26,7 +26,14 @@ fn roomy(key: &ConfigKey) -> Vec<(&'static str, &'static str)> {
         ("claims.lease_secs", ("EVENT_BROKER__CLAIMS__LEASE_SECS", "86400")),
         ("storage.free_space_warn_bytes", ("EVENT_BROKER__STORAGE__FREE_SPACE_WARN_BYTES", "1125899906842624")),
     ];
-    maxima.into_iter().filter(|(name, _)| *name != key.name).map(|(_, variable)| variable).collect()
+    let tls = [
+        ("server.tls.certificate", ("EVENT_BROKER__SERVER__TLS__CERTIFICATE", "server.pem")),
+        ("server.tls.key", ("EVENT_BROKER__SERVER__TLS__KEY", "server.key")),
+        ("server.tls.client_ca", ("EVENT_BROKER__SERVER__TLS__CLIENT_CA", "clients.pem")),
+        ("server.tls.client_auth", ("EVENT_BROKER__SERVER__TLS__CLIENT_AUTH", "optional")),
+    ];
+    let tls = tls.into_iter().filter(|_| key.name.starts_with("server.tls."));
+    maxima.into_iter().chain(tls).filter(|(name, _)| *name != key.name).map(|(_, variable)| variable).collect()
 }
 
 /// A value that the key accepts and that is not its default.
@@ -40,6 +47,7 @@ fn sample(key: &ConfigKey) -> Value {
         ("event_types", _) => json!([{"id": "gts.a.b.v1~", "dataSchema": {"type": "object", "minProperties": 1}}]),
         ("routes", _) => json!([{"type": "gts.a.*", "topic": "gts.a.b.v1~"}]),
         ("server.insecure" | "dispatch.allow_private_targets" | "storage.require_tls", _) => json!(true),
+        (name, ValueType::Text(_)) if name.starts_with("server.tls.") => json!("tests/it/configuration/some.pem"),
         ("storage.url_file", _) => json!("tests/it/configuration/database.url"),
         ("claims.backoff_secs", _) => json!(7),
         ("storage.type", _) => json!("memory"),
@@ -129,6 +137,17 @@ fn values_that_do_not_work_are_refused_with_what_would() {
             "batch:\n  max_size:",
             "FILE:4: batch.max_size: expected a whole number of events from 1 to 10000, found nothing",
         ),
+        ("server: {tls: {certificate: a.pem}}", "FILE:3: server.tls.certificate: is set, but `server.tls.key` is not"),
+        ("server: {tls: {key: a.pem}}", "FILE:3: server.tls.key: is set, but `server.tls.certificate` is not"),
+        (
+            "server: {tls: {certificate: a, key: b, client_auth: required}}",
+            "FILE:3: server.tls.client_auth: needs `server.tls.client_ca`",
+        ),
+        (
+            "server: {tls: {certificate: a, key: b, client_ca: c}}",
+            "FILE:3: server.tls.client_ca: has no effect without `server.tls.client_auth`",
+        ),
+        ("server: {tls: {certificate: a, key: b, crl: c}}", "FILE:3: server.tls.crl: has no effect without"),
         ("server: {listen: 8087}", "FILE:3: server.listen: expected an address and a port, found a number"),
         (
             "server: {listen: 'localhost:8087'}",

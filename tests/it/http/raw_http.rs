@@ -71,34 +71,43 @@ impl RawConnection {
 
     /// The response to a request, with its body.
     pub(super) fn reply(&mut self, to_head: bool) -> RawResponse {
-        let mut bytes = Vec::new();
-        let end = loop {
-            if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
-                break at + 4;
-            }
-            assert!(self.more(&mut bytes), "the response is not complete: {}", String::from_utf8_lossy(&bytes));
-        };
-        let mut body = bytes.split_off(end);
-        let head = String::from_utf8(bytes).unwrap();
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap();
-        let mut reply = RawResponse { status, head, body: Vec::new() };
-        let chunked = reply.header("transfer-encoding") == Some("chunked");
-        let length = reply.header("content-length").map_or(0, |length| length.parse().unwrap());
-        let whole = |body: &[u8]| match chunked {
-            true => body.ends_with(b"0\r\n\r\n"),
-            false => body.len() >= length,
-        };
-        while !to_head && !whole(&body) && self.more(&mut body) {}
-        reply.body = if chunked { unchunked(&body) } else { body };
-        reply
+        read_response(&mut self.0, to_head)
     }
+}
 
-    fn more(&mut self, bytes: &mut Vec<u8>) -> bool {
-        let mut piece = [0; 16 * 1024];
-        let read = self.0.read(&mut piece).expect("a response in time");
-        bytes.extend_from_slice(&piece[..read]);
-        read > 0
-    }
+/// The response to a request other than `HEAD` on any connection.
+pub(super) fn response_of(stream: &mut impl Read) -> RawResponse {
+    read_response(stream, false)
+}
+
+fn read_response(stream: &mut impl Read, to_head: bool) -> RawResponse {
+    let mut bytes = Vec::new();
+    let end = loop {
+        if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+            break at + 4;
+        }
+        assert!(read_more(stream, &mut bytes), "the response is not complete: {}", String::from_utf8_lossy(&bytes));
+    };
+    let mut body = bytes.split_off(end);
+    let head = String::from_utf8(bytes).unwrap();
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap();
+    let mut reply = RawResponse { status, head, body: Vec::new() };
+    let chunked = reply.header("transfer-encoding") == Some("chunked");
+    let length = reply.header("content-length").map_or(0, |length| length.parse().unwrap());
+    let whole = |body: &[u8]| match chunked {
+        true => body.ends_with(b"0\r\n\r\n"),
+        false => body.len() >= length,
+    };
+    while !to_head && !whole(&body) && read_more(stream, &mut body) {}
+    reply.body = if chunked { unchunked(&body) } else { body };
+    reply
+}
+
+fn read_more(stream: &mut impl Read, bytes: &mut Vec<u8>) -> bool {
+    let mut piece = [0; 16 * 1024];
+    let read = stream.read(&mut piece).expect("a response in time");
+    bytes.extend_from_slice(&piece[..read]);
+    read > 0
 }
 
 impl RawResponse {

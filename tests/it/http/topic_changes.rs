@@ -25,6 +25,7 @@ async fn null_removes_a_setting_of_a_topic_and_it_stays_removed() {
             ("retention", json!("P30D")),
             ("idempotentRetention", json!("P2D")),
             ("onPayloadMismatch", json!("reject")),
+            ("secrets", json!("reject")),
         ] {
             let (status, changed) = patch(&server, &json!({ member: value })).await;
             assert_eq!((status.as_u16(), &changed[member]), (200, &value));

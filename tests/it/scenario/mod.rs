@@ -331,6 +331,7 @@ impl ScenarioFixture {
         topic.idempotent_retention = words.get("window").map(str::parse).transpose()?;
         topic.on_payload_mismatch =
             words.get("mismatch").map(|text| serde_json::from_value(serde_json::json!(text)).unwrap());
+        topic.secrets = words.get("secrets").map(|text| serde_json::from_value(serde_json::json!(text)).unwrap());
         topic.deduplicate_by =
             words.get("deduplicate").map(|text| serde_json::from_value(serde_json::json!(text)).unwrap());
         topic.aggregate_normalisation =
@@ -349,6 +350,7 @@ impl ScenarioFixture {
             retention: words.get("retention").map(|text| text.parse().map(Some)).transpose()?,
             idempotent_retention: words.get("window").map(|text| text.parse().map(Some)).transpose()?,
             on_payload_mismatch: None,
+            secrets: words.get("secrets").map(|text| serde_json::from_value(serde_json::json!(text)).unwrap()),
         };
         let topic = self.broker().change_topic(&topic_id(words.plain[0]), change).await?;
         Ok(topic.definition.description.unwrap_or_default())
@@ -548,11 +550,15 @@ fn published(outcome: &PublishedEvent) -> String {
     let event = &outcome.event;
     let parsed = event.event().unwrap();
     assert_eq!((parsed.sequence, parsed.position, parsed.id), (event.sequence, event.position, event.id));
-    match outcome.outcome {
+    let text = match outcome.outcome {
         PublishOutcome::Created if event.aggregate_sequence.0 == 0 => format!("created {}", event.sequence),
         PublishOutcome::Created => format!("created {} aggregate {}", event.sequence, event.aggregate_sequence),
         PublishOutcome::Duplicate { payload_mismatch: false } => format!("duplicate {}", event.sequence),
         PublishOutcome::Duplicate { payload_mismatch: true } => format!("mismatch {}", event.sequence),
+    };
+    match outcome.secret_suspected.as_slice() {
+        [] => text,
+        pointers => format!("{text} suspected {}", pointers.join(" ")),
     }
 }
 

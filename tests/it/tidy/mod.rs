@@ -27,6 +27,7 @@ const LAYERS: [&[&str]; 8] = [
     &["config"],
     &["logs"],
     &[
+        "secrets",
         "filters",
         "types",
         "events",

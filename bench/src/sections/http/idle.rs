@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-const READERS: u64 = 10_000;
+pub(super) const READERS: u64 = 10_000;
 /// Requests that share an HTTP/2 connection.
 const STREAMS_EACH: u64 = 1000;
 /// Most connections; fewer where the system allows fewer files.
@@ -34,19 +34,19 @@ const LEFT: Duration = Duration::from_secs(12);
 
 /// How idle readers come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Idle {
+pub(super) enum Idle {
     Polls,
     PollsTogether,
     Streams,
 }
 
 /// What they cost.
-struct Cost {
-    before: u64,
-    with: u64,
-    after: u64,
-    opening_seconds: f64,
-    cores: f64,
+pub(super) struct Cost {
+    pub(super) before: u64,
+    pub(super) with: u64,
+    pub(super) after: u64,
+    pub(super) opening_seconds: f64,
+    pub(super) cores: f64,
 }
 
 pub(crate) fn measure(run: &mut Run<'_>, report: &mut Report) -> Outcome {
@@ -58,7 +58,7 @@ async fn measure_all(run: &Run<'_>, report: &mut Report) -> Outcome {
     let count = run.count(READERS);
     let mut table = Table::new(format!("{} idle readers", whole(count as f64)), columns);
     for idle in [Idle::Polls, Idle::PollsTogether, Idle::Streams] {
-        let cost = idle.cost(run, count).await?;
+        let cost = idle.cost(run, Kind::File, count).await?;
         idle.show(report, &mut table, count, &cost);
     }
     table.note("file engine, a topic without new events; RSS of the server, without the kernel's memory for sockets");
@@ -87,8 +87,8 @@ impl Idle {
         }
     }
 
-    async fn cost(self, run: &Run<'_>, count: u64) -> Outcome<Cost> {
-        let server = Server::start(run, Kind::File, "idle", Topics::ONE).await?;
+    pub(super) async fn cost(self, run: &Run<'_>, kind: Kind, count: u64) -> Outcome<Cost> {
+        let server = Server::start(run, kind, "idle", Topics::ONE).await?;
         warm(&server).await?;
         let (before, begun) = (server.memory()?.rss_bytes, Instant::now());
         let mut waiting = JoinSet::new();
@@ -150,7 +150,7 @@ fn poll_path() -> String {
 async fn open_polls(server: &Server, count: u64, waiting: &mut JoinSet<Outcome>) -> Outcome {
     let mut request = Vec::new();
     text::write_get(&mut request, format_args!("{}", poll_path()));
-    for mut connection in open_many(server.address, count).await? {
+    for mut connection in open_many(server.endpoint(), count).await? {
         let request = request.clone();
         waiting.spawn(async move { connection.expect(200, &request).await.map(|_| ()) });
     }
@@ -160,7 +160,7 @@ async fn open_polls(server: &Server, count: u64, waiting: &mut JoinSet<Outcome>)
 async fn open_streams(server: &Server, count: u64, waiting: &mut JoinSet<Outcome>) -> Outcome {
     let mut request = Vec::new();
     text::write_get(&mut request, format_args!("/v1/events:stream?topic={}", Topics::ONE.quiet()));
-    for mut connection in open_many(server.address, count).await? {
+    for mut connection in open_many(server.endpoint(), count).await? {
         let request = request.clone();
         waiting.spawn(async move {
             connection.follow(&request).await?;

@@ -6,6 +6,7 @@ pub(crate) mod delivery;
 pub(crate) mod idle;
 pub(crate) mod publish;
 pub(crate) mod read;
+pub(crate) mod tls;
 
 use crate::Outcome;
 use tokio::runtime::{Builder, Runtime};

@@ -28,6 +28,9 @@ A duplicate gets the stored event (200, `Idempotent-Replayed`). Two submissions 
 
 A topic remembers them for its `idempotentRetention`, 24 hours by default.
 
+An event that seems to contain a secret is stored and flagged (`Secret-Suspected`), or refused with the pointers in `errors`, \
+according to `secrets` of its topic.
+
 CloudEvents are accepted in all three modes. In binary mode the attributes are `ce-` headers (`ce-specversion: 1.0`, \
 `ce-type`, `ce-source`, …), percent-encoded, and the body is `data`. Several CloudEvents in one body are a batch, with the response of a batch (207).";
 
@@ -47,7 +50,14 @@ fn publish(bounds: &DocumentLimits) -> OperationSpec {
                 .of(CLOUD_EVENT, "CloudEvent", examples::cloud_event())
                 .of(CLOUD_EVENTS, "CloudEvents", json!([examples::cloud_event()])),
         )
-        .response(201, ResponseSpec::json("Stored.", "Event", examples::event()).with(&["Location", "Deprecation"]))
+        .response(
+            201,
+            ResponseSpec::json("Stored.", "Event", examples::event()).with(&[
+                "Location",
+                "Deprecation",
+                "Secret-Suspected",
+            ]),
+        )
         .response(
             200,
             ResponseSpec::json(stored, "Event", examples::event()).with(&[
@@ -55,6 +65,7 @@ fn publish(bounds: &DocumentLimits) -> OperationSpec {
                 "Idempotent-Replayed",
                 "Payload-Mismatch",
                 "Deprecation",
+                "Secret-Suspected",
             ]),
         )
         .response(207, ResponseSpec::json("The result of each CloudEvent.", "BatchOutcome", examples::batch_outcome()))

@@ -63,7 +63,7 @@ fn create() -> OperationSpec {
                 broker generates a secret. Only this response shows it; a retry under the same key does not.",
         )
         .body(BodySpec::about("The subscription.").of(JSON, "SubscriptionInput", examples::new_subscription()))
-        .response(201, ResponseSpec::json("Created.", "SubscriptionMade", examples::made()).with(&["Location"]))
+        .response(201, ResponseSpec::json("Created.", "SubscriptionMade", examples::made()).with(&["Location", "Secret-Suspected"]))
         .problems(&[Kind::InvalidType, Kind::AlreadyExists, Kind::PayloadTooLarge, Kind::Validation])
 }
 
@@ -87,7 +87,8 @@ fn change() -> OperationSpec {
         .body(BodySpec::about("The change.").of(JSON, "SubscriptionChange", examples::change()))
         .response(
             200,
-            ResponseSpec::json("The subscription after the change.", "Subscription", examples::subscription()),
+            ResponseSpec::json("The subscription after the change.", "Subscription", examples::subscription())
+                .with(&["Secret-Suspected"]),
         )
         .problems(&[Kind::InvalidType, Kind::NotFound, Kind::PayloadTooLarge, Kind::Validation])
 }
@@ -229,7 +230,10 @@ fn create_task() -> OperationSpec {
     operation(Post, "/v1/dispatch-jobs", "createTask", "Create a task")
         .about("Posts a payload to a URL, now or later, with retries like any job.")
         .body(BodySpec::about("The task.").of(JSON, "TaskInput", examples::new_task()))
-        .response(201, ResponseSpec::json("The job.", "DispatchJob", examples::job()).with(&["Location"]))
+        .response(
+            201,
+            ResponseSpec::json("The job.", "DispatchJob", examples::job()).with(&["Location", "Secret-Suspected"]),
+        )
         .problems(&[Kind::PayloadTooLarge, Kind::Validation])
 }
 

@@ -6,8 +6,8 @@ use crate::rest::openapi::DocumentLimits;
 use crate::rest::openapi::examples::{self, EVENT_ID, OCCURRED_AT, SUBJECT, TENANT, TRACE_PARENT, at_pointer};
 use crate::rest::openapi::member_rules::rule;
 use crate::rest::openapi::schema_spec::{
-    SchemaSpec, boolean, described_ref, enumeration, list, nullable_ref, number, object, schema_ref, text, text_up_to,
-    time, uuid,
+    SchemaSpec, any_text, boolean, described_ref, enumeration, list, nullable_ref, number, object, schema_ref, text,
+    text_up_to, time, uuid,
 };
 use contract::limits::{CONTEXT_BYTES_MAX, CONTEXT_PAIRS_MAX, DATA_DEPTH_MAX, LABEL_BYTES_MAX, SUBJECT_BYTES_MAX};
 use serde_json::{Value, json};
@@ -222,9 +222,16 @@ fn batch_result() -> SchemaSpec {
             "deprecated",
             boolean("It was published under a DEPRECATED version of its type's schema.").example(true),
         )
+        .optional("secretSuspected", suspected())
         .optional("event", described_ref("Event", "The stored event, if it was not refused."))
         .optional("error", described_ref("Problem", "The refusal, without `instance` and `traceId`."))
         .example(at_pointer(&examples::batch_outcome(), "/data/results/0"))
+}
+
+fn suspected() -> SchemaSpec {
+    let pointer = any_text("A JSON pointer into the event.").example("/data/aws/key");
+    list(pointer, "Where the event seems to contain a secret, in a topic that flags this.")
+        .example(json!(["/data/aws/key"]))
 }
 
 fn items(example: &Value) -> SchemaSpec {

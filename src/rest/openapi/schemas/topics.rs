@@ -56,6 +56,13 @@ fn deduplicate_by() -> SchemaSpec {
     enumeration(&["submission", "id"], description).example("id")
 }
 
+fn secrets() -> SchemaSpec {
+    let description = "What happens to submitted events that seem to contain a secret. `off`: nothing. `flag` (default): they \
+        are stored, and the response says where (`Secret-Suspected`). `reject`: those in which something has the form of a known \
+        kind of secret are refused (422), others are flagged.";
+    enumeration(&["off", "flag", "reject"], description).example("reject")
+}
+
 fn normalisation() -> SchemaSpec {
     let rule = enumeration(
         &["trim", "caseFold", "nfc"],
@@ -86,6 +93,7 @@ fn new_topic() -> SchemaSpec {
         .optional_nullable("idempotentRetention", idempotent_retention())
         .optional_nullable("onPayloadMismatch", on_payload_mismatch())
         .optional_nullable("deduplicateBy", deduplicate_by())
+        .optional_nullable("secrets", secrets())
         .optional_nullable("cleanup", cleanup())
         .optional("aggregateNormalisation", normalisation())
         .optional("internal", internal())
@@ -134,6 +142,7 @@ fn topic_change() -> SchemaSpec {
         .optional_nullable("retention", retention())
         .optional_nullable("idempotentRetention", idempotent_retention())
         .optional_nullable("onPayloadMismatch", on_payload_mismatch())
+        .optional_nullable("secrets", secrets())
         .closed()
         .example(json!({"retention": "P90D"}))
 }
@@ -147,6 +156,7 @@ fn topic() -> SchemaSpec {
         .optional("idempotentRetention", idempotent_retention())
         .optional("onPayloadMismatch", on_payload_mismatch())
         .optional("deduplicateBy", deduplicate_by())
+        .optional("secrets", secrets())
         .optional("cleanup", cleanup())
         .optional("aggregateNormalisation", normalisation())
         .optional("internal", internal())

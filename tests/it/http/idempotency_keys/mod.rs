@@ -54,7 +54,7 @@ impl HttpAnswer {
     fn expect_again(&self, again: &Self, what: &str) {
         assert!(again.is_replayed(), "{what}: {again:?}");
         assert_eq!(again.status, self.status, "{what}: {again:?}");
-        for name in ["content-type", "location", "deprecation", "payload-mismatch", "retry-after"] {
+        for name in ["content-type", "location", "deprecation", "payload-mismatch", "secret-suspected", "retry-after"] {
             assert_eq!(again.headers.get(name), self.headers.get(name), "{what}: {name}");
         }
         let own_trace = |got: &Self| got.body.replace(got.headers["x-trace-id"].to_str().unwrap(), "TRACE");

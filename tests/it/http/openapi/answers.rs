@@ -38,11 +38,12 @@ const LAST: [&str; 11] = [
     "deleteTopic",
 ];
 /// Headers that a response has only where the document says so.
-const TELLING: [&str; 11] = [
+const TELLING: [&str; 12] = [
     "location",
     "idempotent-replayed",
     "payload-mismatch",
     "deprecation",
+    "secret-suspected",
     "retry-after",
     "allow",
     "next-offset",

@@ -6,8 +6,8 @@ use contract::{
     Actor, ActorType, AggregateSequence, CleanupPolicy, Consumer, ConsumerGroup, Cursor, DeduplicateBy, Distribution,
     Event, EventCount, EventType, Generation, IdPattern, Identifier, IsoDuration, Kind, NewCheckpoint, NewConsumer,
     NewEvent, NewEventType, NewProjection, NewTopic, NewVersion, Offset, PayloadMismatch, Position, Projection,
-    RegisteredVersion, RepublishRequest, SchemaTarget, SchemaType, SchemaVersion, Segment, Sequence, StreamingOptions,
-    StreamingSetting, Timestamp, Topic, TopicChange, TrimRequest, VersionStatus,
+    RegisteredVersion, RepublishRequest, SchemaTarget, SchemaType, SchemaVersion, SecretPolicy, Segment, Sequence,
+    StreamingOptions, StreamingSetting, Timestamp, Topic, TopicChange, TrimRequest, VersionStatus,
 };
 use contract::{
     BulkResolveRequest, Claim, ClaimAttempt, ClaimCompletion, ClaimError, ClaimFailure, ClaimOrder, ClaimOutcome,
@@ -95,6 +95,7 @@ fn all_members_of_a_topic() -> NewTopic {
         idempotent_retention: Some(text("PT24H")),
         on_payload_mismatch: Some(PayloadMismatch::Reject),
         deduplicate_by: Some(DeduplicateBy::Id),
+        secrets: Some(SecretPolicy::Reject),
         cleanup: Some(CleanupPolicy::Compact),
         aggregate_normalisation: vec![
             SubjectNormalisation::Trim,
