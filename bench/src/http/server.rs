@@ -179,7 +179,9 @@ impl Kind {
             Self::DurableStreams => Command::new(programs.durable_streams()?),
         };
         match self {
-            Self::File | Self::FileTls | Self::Postgres => command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data),
+            Self::File | Self::FileTls | Self::Postgres => {
+                command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data)
+            }
             Self::Memory | Self::MemoryTls => command.args(["serve", "--listen", "127.0.0.1:0", "--storage", "memory"]),
             Self::Bare => command.arg("bare"),
             Self::DurableStreams => {

@@ -39,7 +39,10 @@ pub(crate) fn measure(run: &mut Run<'_>, report: &mut Report) -> Outcome {
 
 /// Publishes events with this `data`; returns the seconds of CPU per event.
 async fn publish(store: &Store, secrets: SecretPolicy, data: &str, (number, events): (&mut u64, u64)) -> Outcome<f64> {
-    store.broker.change_topic(&topic()?, TopicChange { secrets: Some(Some(secrets)), ..TopicChange::default() }).await?;
+    store
+        .broker
+        .change_topic(&topic()?, TopicChange { secrets: Some(Some(secrets)), ..TopicChange::default() })
+        .await?;
     let maker = Maker::new(Aggregates::Distinct)?;
     let before = usage::cpu_time();
     for _ in 0..events {
