@@ -159,7 +159,7 @@ type Measure = fn(&mut Run<'_>, &mut Report) -> Outcome;
 
 /// The sections of a run, in the order that lets them share one history.
 fn chosen(section: Section) -> Vec<(&'static str, Measure)> {
-    let disk: [(Section, &'static str, Measure); 13] = [
+    let disk: [(Section, &'static str, Measure); 14] = [
         (Section::Publish, "publish", sections::publish::measure),
         (Section::SlowDisk, "slow-disk", sections::publish::measure_slow_disk),
         (Section::Append, "append", sections::append::measure),
