@@ -5,7 +5,7 @@
 //! one that ends in `::` stands for everything in a module.
 
 /// A reason, and the constants that it applies to.
-pub(super) const NO_LIMITS: [(&str, &[&str]); 25] = [
+pub(super) const NO_LIMITS: [(&str, &[&str]); 27] = [
     ("what the command line does as a client", &["cli::"]),
     ("what the client crate does as a client", &["client::"]),
     ("what documents say of limits that are listed", &["rest::openapi::"]),
@@ -14,6 +14,17 @@ pub(super) const NO_LIMITS: [(&str, &[&str]); 25] = [
     ("there is no body to bound", &["rest::request::NO_BODY"]),
     ("parts of server.max_connection_bytes, which the row of that key names", &["rest::connection_memory::"]),
     ("the frames of HTTP/2, and parts of rest::HTTP2_HEAD_BYTES_MAX, whose row names them", &["rest::http2_heads::"]),
+    (
+        "how TLS is served: how often files are looked at, how failures are logged, how long a refusal may take",
+        &[
+            "rest::tls::LOOK_INTERVAL",
+            "rest::tls::files::READABLE_BY_OTHERS",
+            "rest::tls::handshake::FAILURE_LOG_INTERVAL",
+            "rest::tls::handshake::HANDSHAKE_RECORD",
+            "rest::tls::handshake::REFUSAL_TIMEOUT",
+        ],
+    ),
+    ("what the secret guard takes for a secret, as docs/secrets.md says", &["secrets::"]),
     ("a property of doubles", &["rest::whole_numbers::EXACT_MAX"]),
     ("a position after every record", &["rest::read::POSITION_MAX"]),
     ("it is rest::query_params::NUMBER_MAX", &["rest::stream::ID_MAX"]),
