@@ -115,7 +115,8 @@ impl TlsFault {
 
     fn of_certificate(error: &CertificateError) -> Self {
         match error {
-            CertificateError::UnknownIssuer => Self::UnknownAuthority,
+            // A bad signature: an authority of the same name, with another key, is trusted.
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => Self::UnknownAuthority,
             CertificateError::Expired => Self::Expired(None),
             CertificateError::ExpiredContext { not_after, .. } => Self::Expired(Some(printed(*not_after))),
             CertificateError::NotValidYet => Self::NotYetValid(None),
